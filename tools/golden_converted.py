@@ -18,8 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
 GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "bailing_hybrid": "bailingmoe3",
-          "cohere2_moe": "cohere2moe", "dots1": "dots1",
-          "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
+          "cohere2_moe": "cohere2moe", "deepseek_v32": "deepseek32", "dots1": "dots1",
+          "exaone_moe": "exaone-moe", "glm_moe_dsa": "glm-dsa", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
           "internlm2": "internlm2", "jais2": "jais2", "jamba": "jamba", "kimi_linear": "kimi-linear",
           "laguna": "laguna", "mamba": "mamba", "mellum": "mellum", "minicpm": "minicpm",
           "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",

@@ -63,6 +63,9 @@ JAMBA = dict(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=1, expe
              use_mamba_kernels=False)
 HEADS = dict(kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, num_local_experts=8, num_experts_per_tok=2,
              moe_intermediate_size=32, n_shared_experts=1)
+# More tokens than an index chooses, and so many heads that no score is 0: torch takes any of equal scores.
+INDEXED = dict(HEADS, num_key_value_heads=2, q_lora_rank=48, n_routed_experts=8, first_k_dense_replace=1, index_topk=16, index_head_dim=16,
+               index_n_heads=32)
 KIMI = dict(HEADS, linear_head_dim=16, num_key_value_heads=2)
 LING = dict(HEADS, n_group=4, topk_group=2, first_k_dense_replace=1, layer_group_size=2, short_conv_kernel_size=3, num_mtp_layers=0)
 LAGUNA = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
@@ -100,6 +103,8 @@ MODELS = {
                          norm_topk_prob=False, n_group=1, topk_group=1),
     "deepseek_v3": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=2.5, norm_topk_prob=True, n_group=4,
                          topk_group=2, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0), num_nextn_predict_layers=0),
+    "deepseek_v32": usual(SLIM, INDEXED, num_hidden_layers=3, n_group=4, topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True,
+                          rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
     "dots1": usual(SLIM, num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=2,
                    moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, n_group=4, topk_group=2,
                    routed_scaling_factor=1.5, attention_bias=True),
@@ -143,6 +148,8 @@ MODELS = {
                       topk_group=1, use_qk_norm=True, attention_bias=True),
     "glm4_moe_lite": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=1.8, norm_topk_prob=True, n_group=1,
                            topk_group=1),
+    "glm_moe_dsa": usual(SLIM, INDEXED, num_hidden_layers=4, n_group=1, topk_group=1, rms_norm_eps=1e-5,
+                         indexer_types=["full", "shared", "full", "shared"]),
     "gpt2": dict(GPT, n_embd=64, n_layer=2, n_head=4, n_positions=704),
     "gpt_bigcode": dict(GPT, n_embd=32, n_layer=2, n_head=2, n_positions=704),
     "gpt_bigcode+heads": dict(GPT, n_embd=64, n_layer=2, n_head=4, n_positions=704, multi_query=False, n_inner=96),

@@ -82,7 +82,8 @@ void ConfigReader::read_usual() {
   check_activation();
   set("context_length", read_window());
   // Only a part of each head of latent attention is turned, which the sizes of such heads say.
-  void (*const latent[])(ConfigReader&) = {read_latent, read_minicpm3, read_kimi_linear, read_bailing_hybrid};
+  void (*const latent[])(ConfigReader&) = {read_latent, read_indexed, read_minicpm3, read_kimi_linear,
+                                           read_bailing_hybrid};
   const auto turned = std::find(std::begin(latent), std::end(latent), out.family.read) != std::end(latent)
                           ? fields.integer_if("qk_rope_head_dim", 2, kMost)
                           : std::nullopt;

@@ -22,9 +22,9 @@ bool scores_by_sigmoid(const ConfigReader& r) {
       r.fields.unsupported("scoring_func", fmt::format("is '{}', expected softmax or sigmoid", given->substr(0, 40)));
     return *given == "sigmoid";
   }
-  constexpr std::string_view kTypes[] = {"axk1",          "sarvam_mla", "bailing_hybrid", "deepseek_v3", "glm4_moe",
-                                         "glm4_moe_lite", "kimi_k2",    "kimi_linear",    "lfm2_moe",    "minimax_m2",
-                                         "nemotron_h",    "sarvam_moe", "solar_open"};
+  constexpr std::string_view kTypes[] = {"axk1",        "deepseek_v32", "glm_moe_dsa",   "sarvam_mla", "bailing_hybrid",
+                                         "deepseek_v3", "glm4_moe",     "glm4_moe_lite", "kimi_k2",    "kimi_linear",
+                                         "lfm2_moe",    "minimax_m2",   "nemotron_h",    "sarvam_moe", "solar_open"};
   return std::find(std::begin(kTypes), std::end(kTypes), r.out.family.model_type) != std::end(kTypes);
 }
 
@@ -266,6 +266,39 @@ void read_latent(ConfigReader& r) {
   r.set("attention.key_length_mla", l.keys + turned);
   r.set("attention.value_length_mla", l.values);
   read_experts(r);
+}
+
+// Which layers have an index of their own, as the class of GLM-5 says it: "indexer_types", or letters, or one in
+// "index_topk_freq" layers from the one at "index_skip_topk_offset" - 1 on.
+static std::vector<bool> indexed_layers(const ConfigReader& r) {
+  std::vector<bool> all;
+  if (const FolderJson* types = r.by_layer("indexer_types")) {
+    for (const FolderJson& t : *types) {
+      if (t != "full" && t != "shared") r.fields.unsupported("indexer_types", "has neither 'full' nor 'shared'");
+      all.push_back(t == "full");
+    }
+    return all;
+  }
+  if (const auto letters = r.fields.text_if("index_topk_pattern")) {
+    if (static_cast<std::int64_t>(letters->size()) != r.layers || letters->find_first_not_of("FS") != letters->npos)
+      r.fields.bad("index_topk_pattern", fmt::format("expected {} letters F and S", r.layers));
+    for (const char c : *letters) all.push_back(c == 'F');
+    return all;
+  }
+  const std::int64_t each = std::max<std::int64_t>(r.integer_of({"index_topk_freq"}, 0).value_or(1), 1);
+  const std::int64_t offset = r.integer_of({"index_skip_topk_offset"}, 0).value_or(2);
+  for (std::int64_t l = 0; l < r.layers; ++l) all.push_back(std::max<std::int64_t>(l - offset + 1, 0) % each == 0);
+  return all;
+}
+
+// DeepSeek V3.2 and GLM-5.
+void read_indexed(ConfigReader& r) {
+  r.expect("indexer_rope_interleave", true);
+  read_latent(r);
+  r.set("attention.indexer.head_count", r.need({"index_n_heads"}, 1));
+  r.set("attention.indexer.key_length", r.need({"index_head_dim"}, 1));
+  r.set("attention.indexer.top_k", r.need({"index_topk"}, 1));
+  if (r.out.family.model_type == "glm_moe_dsa") r.set("attention.indexer.types", indexed_layers(r));
 }
 
 void read_minicpm3(ConfigReader& r) {

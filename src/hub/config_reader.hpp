@@ -71,6 +71,7 @@ void read_gpt_oss(ConfigReader& r);
 void read_llama4(ConfigReader& r);
 void read_gemma4(ConfigReader& r);
 void read_latent(ConfigReader& r);
+void read_indexed(ConfigReader& r);
 void read_minicpm3(ConfigReader& r);
 void read_cohere2_moe(ConfigReader& r);
 void read_delta(ConfigReader& r);

@@ -86,6 +86,11 @@ inline constexpr Rename kOfLayer[] = {
     {"mamba.out_proj", "ssm_out"},
 };
 
+// DeepSeek V3.2 and GLM-5.
+inline constexpr Rename kIndexer[] = {{"self_attn.indexer.wq_b", "indexer.attn_q_b"},
+                                      {"self_attn.indexer.wk", "indexer.attn_k"},
+                                      {"self_attn.indexer.k_norm", "indexer.k_norm"},
+                                      {"self_attn.indexer.weights_proj", "indexer.proj"}};
 inline constexpr Rename kAfmoe[] = {{"pre_mlp_layernorm", "ffn_norm"},
                                     {"post_mlp_layernorm", "post_ffw_norm"},
                                     {"self_attn.gate_proj", "attn_gate"},

@@ -133,6 +133,8 @@ class RopeReader {
     }
   }
 
+  bool is_deepseek() const { return arch_ == "deepseek2" || arch_ == "deepseek32" || arch_ == "glm-dsa"; }
+
   void read_yarn(const ConfigFields& fields) {
     const double factor = fields.number("factor");
     set("rope.scaling.type", std::string("yarn"));
@@ -148,13 +150,13 @@ class RopeReader {
     const double part = fields.number_if("mscale").value_or(0.0),
                  all = fields.number_if("mscale_all_dim").value_or(0.0);
     if (part != 0.0 || all != 0.0) {
-      const bool latent = arch_ == "deepseek2";
+      const bool latent = is_deepseek();
       if (!latent && arch_ != "mistral3") fields.unsupported("mscale", "is not supported in this model type");
       if (all != 0.0) set("rope.scaling.yarn_log_multiplier", latent ? 0.1 * all : all);
       if (!magnitude && part != 0.0 && all != 0.0) magnitude = (1.0 + part * growth) / (1.0 + all * growth);
     }
     // With a multiplier a magnitude is by itself 1 (DeepSeek), or by that much less (Ministral).
-    const double own = all == 0.0 ? 1.0 + growth : arch_ == "deepseek2" ? 1.0 : (1.0 + growth) / (1.0 + all * growth);
+    const double own = all == 0.0 ? 1.0 + growth : is_deepseek() ? 1.0 : (1.0 + growth) / (1.0 + all * growth);
     if (magnitude) set("rope.scaling.attn_factor", *magnitude / own);
   }
 

@@ -61,6 +61,7 @@ std::vector<DeviceLayer> Arena::device_layers() const {
   for (int i = 0; i < layout.shape.count(); ++i) {
     const LayerLayout& l = layer_at(i);
     if (!owns(i) || !l.attends() || l.shape.window > 0) continue;
+    if (l.shape.chooses > 0 || l.shape.chosen_by >= 0) continue;  // the host does all of these
     DeviceLayer to{i, l.shape, l.k, l.v, l.k_params, l.v_params, l.sealed.k_bytes, l.sealed.v_bytes, {}, {}};
     for (int h = 0; h < l.shape.kv_heads; ++h) {
       to.heads_k.push_back(head_k(i, h));

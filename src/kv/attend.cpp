@@ -11,6 +11,7 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
       plan_(arena.layout, team.size(), max_slices),
       selection_(team, arena, max_slices),
       device_(arena, max_slices),
+      chooser_(team, arena),
       worker_floats_(round_up(arena.layout.worker_floats())),
       workers_(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * worker_floats_ * sizeof(float)),
       states_(tensor::Tag::kScratch, arena.layout.state_floats() * sizeof(float)),
@@ -18,6 +19,7 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
                                                     static_cast<std::size_t>(arena.layout.most_heads()))) {}
 
 void Attention::reserve(std::span<const Slice> slices) {
+  chooser_.reserve(slices);
   // Any slice may have a short part at a block boundary that is cut by groups.
   const std::size_t bytes = slices.size() * arena_.layout.state_floats() * sizeof(float);
   if (bytes > states_.size()) states_ = tensor::Buffer(tensor::Tag::kScratch, bytes);
@@ -44,6 +46,15 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
     begin_away(step);
     attend(step);
     end_away(step);
+  }
+}
+
+void Attention::choose(std::span<const Slice> slices, const Tensors& x, const float* weights) {
+  plan_.start(x.layer, slices);
+  const LayerStep step{arena_, plan_, x, workers_.as<float>(), worker_floats_};
+  while (plan_.next()) {
+    prepare(step);
+    chooser_.run(step, weights);
   }
 }
 
@@ -169,7 +180,7 @@ void Attention::attend_many(const LayerStep& step, const Part& p, int head, int 
 void Attention::begin_away(const LayerStep& step) {
   device_.clear();
   const LayerLayout& layer = step.layer();
-  if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes) return;
+  if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes || step.x.chosen) return;
   const std::span<const Part> parts = plan_.parts();
   for (const Part& p : parts)
     for (int h = 0; p.few && h < layer.shape.kv_heads; ++h) device_.add(p, h, selection_.list(plan_, p, h));

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/team.hpp"
+#include "kv/chooser.hpp"
 #include "kv/device_folds.hpp"
 #include "kv/head_fold.hpp"
 #include "kv/sealer.hpp"
@@ -22,11 +23,15 @@ class Attention {
   // Makes room for a step; allocates only when more sequences decode together than ever before. Throws Error(kMemory).
   void reserve(std::span<const Slice> slices);
   std::size_t scratch_bytes() const {
-    return workers_.size() + states_.size() + selection_.scratch_bytes() + device_.scratch_bytes();
+    return workers_.size() + states_.size() + selection_.scratch_bytes() + device_.scratch_bytes() +
+           chooser_.scratch_bytes();
   }
   Selection& selection() { return selection_; }
 
   void run(std::span<const Slice> slices, const Tensors& x);
+  // Of the rows of an index: appends them and chooses. Tensors has queries, keys and the layer alone.
+  void choose(std::span<const Slice> slices, const Tensors& x, const float* weights);
+  Chosen chosen(int index_layer) const { return chooser_.chosen(index_layer); }
 
  private:
   void make_angles(std::span<const Slice> slices, const Tensors& x) const;
@@ -56,6 +61,7 @@ class Attention {
   Plan plan_;
   Selection selection_;
   DeviceFolds device_;
+  Chooser chooser_;
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;

@@ -13,8 +13,9 @@ CacheState::CacheState(Team& team, const CacheShape& shape, const CacheOptions& 
       attention(team, arena, options.max_sequences),
       recurrence(team, arena),
       memory(arena.layout.memory),
-      attended(shape.layers.size()),
-      recurred(shape.layers.size()),
+      attended(arena.layout.layers.size()),
+      recurred(arena.layout.layers.size()),
+      given(shape),
       shares(std::any_of(shape.layers.begin(), shape.layers.end(), [](const LayerShape& l) { return l.kv_of >= 0; })),
       step_tokens(options.step_tokens) {
   // One sequence can be as long as the pool allows: its page table never grows in a step.
@@ -61,7 +62,7 @@ Cache::Cache(Team& team, const CacheShape& shape, const CacheOptions& options)
     : state_(std::make_unique<CacheState>(team, shape, options)) {}
 Cache::~Cache() = default;
 
-const CacheShape& Cache::shape() const { return state_->arena.layout.shape; }
+const CacheShape& Cache::shape() const { return state_->given; }
 const MemoryPlan& Cache::memory() const { return state_->memory; }
 std::int64_t Cache::length(const Sequence& sequence) { return sequence.text_length(); }
 std::int64_t Cache::position(const Sequence& sequence, std::int64_t ahead) {
@@ -193,15 +194,33 @@ void Cache::begin(std::span<const Slice> slices) {
 
 void Cache::attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring) {
   CacheState& m = *state_;
-  KVASIR_CHECK(m.open && layer >= 0 && layer < m.arena.layout.shape.count());
+  KVASIR_CHECK(m.open && layer >= 0 && layer < m.arena.layout.model_layers);
   char& attended = m.attended[static_cast<std::size_t>(layer)];
   const int owner = m.arena.layer_at(layer).owner;
+  const int index = m.arena.layer_at(layer).shape.chosen_by;
   KVASIR_CHECK(!attended && m.arena.layer_at(layer).attends() &&
                (owner == layer || m.attended[static_cast<std::size_t>(owner)]));
   attended = 1;
-  m.attention.run(m.slices, {layer, q, k, v, out, scoring});
+  m.attention.run(m.slices, {layer, q, k, v, out, scoring,
+                             index < 0 ? Chosen() : m.attention.chosen(m.arena.layout.index_layer(index))});
+  check_disk();
+}
+
+void Cache::choose(int index, const float* q, const float* k, const float* weights) {
+  CacheState& m = *state_;
+  const Layout& l = m.arena.layout;
+  KVASIR_CHECK(m.open && index >= 0 && index < static_cast<int>(l.shape.indexes.size()));
+  char& attended = m.attended[static_cast<std::size_t>(l.index_layer(index))];
+  KVASIR_CHECK(!attended);
+  attended = 1;
+  m.attention.choose(m.slices, {l.index_layer(index), q, k, nullptr, nullptr, {}}, weights);
+  check_disk();
+}
+
+// Gives the step up where the disk failed.
+void Cache::check_disk() {
   try {
-    m.arena.pages.check();
+    state_->arena.pages.check();
   } catch (const Error&) {
     abort();
     throw;
@@ -266,6 +285,10 @@ void Cache::set_selection(Sequence* s, const std::string& text) {
   state_->check_handle(s);
   const SelectSpec& own = state_->arena.layout.select;
   const SelectSpec spec = text.empty() ? own : parse_select(text, "select");
+  if (!spec.dense() && !state_->given.indexes.empty())
+    throw Error(Code::kBadInput,
+                "'" + text + "' cannot choose: layers of this model choose the tokens that they read themselves",
+                "select");
   if (const char* why = spec.refused_in(own))
     throw Error(Code::kBadInput, "'" + text + "' does not suit a cache with '" + own.name + "': " + why, "select");
   if (spec.name != s->select.name) state_->arena.forget_selection(*s);  // choices that another one made

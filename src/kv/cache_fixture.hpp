@@ -26,6 +26,8 @@ inline float noise(std::uint64_t seed, std::uint64_t i) {
 struct Tokens {
   int n = 0;
   std::vector<std::vector<float>> q, k, v;
+  // Of every index: queries (n, heads, dim), rows (n, dim), weights (n, heads).
+  std::vector<std::vector<float>> index_q, index_k, index_weights;
 };
 
 inline Tokens random_tokens(const CacheShape& s, int n, std::uint64_t seed, float q_size = 2.0f) {
@@ -51,6 +53,16 @@ inline Tokens random_tokens(const CacheShape& s, int n, std::uint64_t seed, floa
     for (int row = 0; shape.latent && row < n * shape.kv_heads; ++row)
       std::copy_n(t.k[layer].begin() + row * shape.head_dim, shape.head_dim_v,
                   t.v[layer].begin() + row * shape.head_dim_v);
+  }
+  for (const IndexShape& x : s.indexes) {
+    const auto add = [&](std::vector<std::vector<float>>& to, int row, std::uint64_t salt) {
+      std::vector<float> a(static_cast<std::size_t>(n) * static_cast<std::size_t>(row));
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] = noise(seed * 977 + salt * 131 + to.size(), i);
+      to.push_back(std::move(a));
+    };
+    add(t.index_q, x.heads * x.dim, 4);
+    add(t.index_k, x.dim, 5);
+    add(t.index_weights, x.heads, 6);
   }
   return t;
 }
@@ -79,24 +91,46 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
     n += f.count;
   }
   std::vector<std::vector<std::vector<float>>> result(feeds.size());
+  // Rows of all feeds, `row` floats each.
+  const auto rows_of = [&](auto part, std::size_t row) {
+    std::vector<float> to;
+    for (const Feed& f : feeds) {
+      const std::vector<float>& from = part(*f.tokens);
+      to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(f.from) * row),
+                from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(f.from + f.count) * row));
+    }
+    return to;
+  };
+  int chosen = -1;
   cache.begin(slices);
   for (int l = 0; l < s.count(); ++l) {
+    if (const int index = s.at(l).chosen_by; index >= 0 && index != chosen) {
+      chosen = index;
+      const auto x = static_cast<std::size_t>(index);
+      const auto heads = static_cast<std::size_t>(s.indexes[x].heads), dim = static_cast<std::size_t>(s.indexes[x].dim);
+      cache.choose(index,
+                   rows_of(
+                       [&](const Tokens& t) -> const auto& { return t.index_q[x]; }, heads* dim)
+                       .data(),
+                   rows_of(
+                       [&](const Tokens& t) -> const auto& { return t.index_k[x]; }, dim)
+                       .data(),
+                   rows_of(
+                       [&](const Tokens& t) -> const auto& { return t.index_weights[x]; }, heads)
+                       .data());
+    }
     const auto layer = static_cast<std::size_t>(l);
     const LayerShape& shape = s.at(l);
     const auto q_row = static_cast<std::size_t>(shape.query_heads * shape.head_dim);
     const auto k_row = static_cast<std::size_t>(shape.kv_heads * shape.head_dim);
     const auto v_row = static_cast<std::size_t>(shape.kv_heads * shape.head_dim_v);
     const auto out_row = static_cast<std::size_t>(shape.query_heads * shape.head_dim_v);
-    std::vector<float> q, k, v;
-    for (const Feed& f : feeds) {
-      const auto rows = [&](std::vector<float>& to, const std::vector<float>& from, std::size_t row) {
-        to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(f.from) * row),
-                  from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(f.from + f.count) * row));
-      };
-      rows(q, f.tokens->q[layer], q_row);
-      rows(k, f.tokens->k[layer], k_row);
-      rows(v, f.tokens->v[layer], v_row);
-    }
+    const std::vector<float> q = rows_of(
+        [&](const Tokens& t) -> const auto& { return t.q[layer]; }, q_row);
+    const std::vector<float> k = rows_of(
+        [&](const Tokens& t) -> const auto& { return t.k[layer]; }, k_row);
+    const std::vector<float> v = rows_of(
+        [&](const Tokens& t) -> const auto& { return t.v[layer]; }, v_row);
     std::vector<float> out(static_cast<std::size_t>(n) * out_row, -7.0f);
     const bool own = shape.kv_of < 0;
     cache.attend(l, q.data(), own ? k.data() : nullptr, own && !shape.latent ? v.data() : nullptr, out.data(),
@@ -130,6 +164,32 @@ inline double as_stored(float x, const std::string& codec) {
   return x;
 }
 
+// Tokens that index x chooses for token i, by scores in double of rows as the lossless codec stores them; of equals the
+// earlier.
+inline std::vector<bool> chosen_in_double(const CacheShape& shape, const Tokens& t, std::size_t x, int i,
+                                          const std::string& codec) {
+  const auto heads = static_cast<std::size_t>(shape.indexes[x].heads),
+             dim = static_cast<std::size_t>(shape.indexes[x].dim);
+  const auto at = static_cast<std::size_t>(i);
+  std::vector<std::pair<double, int>> order;
+  for (std::size_t j = 0; j <= at; ++j) {
+    double score = 0;
+    for (std::size_t h = 0; h < heads; ++h) {
+      double dot = 0;
+      for (std::size_t c = 0; c < dim; ++c)
+        dot +=
+            static_cast<double>(t.index_q[x][(at * heads + h) * dim + c]) * as_stored(t.index_k[x][j * dim + c], codec);
+      score += static_cast<double>(t.index_weights[x][at * heads + h]) * std::max(dot, 0.0);
+    }
+    order.emplace_back(-score, static_cast<int>(j));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<bool> chosen(at + 1);
+  for (std::size_t j = 0; j < std::min(order.size(), static_cast<std::size_t>(shape.indexes[x].top)); ++j)
+    chosen[static_cast<std::size_t>(order[j].second)] = true;
+  return chosen;
+}
+
 // Relative L2 error of the outputs of all rows of one layer against softmax(score(q k)) v in double, with keys and
 // values as the lossless codec stores them.
 inline double error_against_double(const CacheShape& shape, const Tokens& t, const std::vector<float>& out,
@@ -155,6 +215,8 @@ inline double error_against_double(const CacheShape& shape, const Tokens& t, con
   const int stride = t.n > 400 ? 37 : t.n > 100 ? 5 : 1;
   for (int i = 0; i < t.n; i += stride) {
     const auto window = static_cast<int>(s.window);
+    std::vector<bool> chosen;
+    if (s.chosen_by >= 0) chosen = chosen_in_double(shape, t, static_cast<std::size_t>(s.chosen_by), i, codec);
     const int first = window == 0 ? 0 : s.chunked ? i - i % window : std::max(0, i + 1 - window);
     for (int h = 0; h < s.query_heads; ++h) {
       double top = -1e300;
@@ -166,6 +228,7 @@ inline double error_against_double(const CacheShape& shape, const Tokens& t, con
       const auto seen = [&](int j) {
         for (const BothWays& b : both)
           if (i >= b.begin && i < b.end && j >= b.begin && j < b.end) return true;
+        if (!chosen.empty() && !chosen[static_cast<std::size_t>(j)]) return false;
         return j >= first && j <= i;
       };
       for (int j = from; j <= to; ++j) {

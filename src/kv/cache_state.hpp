@@ -60,7 +60,8 @@ struct CacheState {
   std::vector<char> recurred;
   std::vector<float> frame;  // scratch of outlines
   bool open = false;
-  bool shares;  // some layer reads another one's keys
+  CacheShape given;  // without the layers that indexes are
+  bool shares;       // some layer reads another one's keys
   int step_tokens;
 };
 

@@ -73,6 +73,7 @@ void Fold::weigh(const FoldPage& page, int index) {
     for (int t = 0; t < kPageTokens; ++t)
       if (page.hidden[t / 64] >> (t % 64) & 1)
         for (int r = 0; r < rows_.count; ++r) scores[r * stride + t] = -std::numeric_limits<float>::infinity();
+  if (chosen_) hide_others(page, scores, stride);
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(index) * rows_.count;
   kernels.weigh(scores, stride, rows_.count, s_.begins, s_.ends, s_.maxima + at, s_.sums + at);
 }
@@ -86,6 +87,27 @@ void Fold::add_distances(const FoldPage& page, float* scores, int stride) const 
     float* const row = scores + static_cast<std::ptrdiff_t>(r) * stride;
     for (int t = 0; t < s_.ends[r]; ++t) row[t] += slope * static_cast<float>(ahead + t);
   }
+}
+
+// Scores of tokens that an index did not choose for the row.
+void Fold::hide_others(const FoldPage& page, float* scores, int stride) const {
+  for (int r = 0; r < rows_.count; ++r) {
+    const int token = r / rows_.group;
+    if (rows_.first + token < chosen_.all) continue;
+    const std::uint64_t* const words = chosen_.page(token, page.position);
+    float* const row = scores + static_cast<std::ptrdiff_t>(r) * stride;
+    for (int t = s_.begins[r]; t < s_.ends[r]; ++t)
+      if (!(words[t / 64] >> (t % 64) & 1)) row[t] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+// Whether some row sees some token of the page. One that none sees would change no state.
+bool Fold::sees(const FoldPage& page) const {
+  if (!chosen_) return true;
+  for (int r = 0; r < rows_.count; r += rows_.group)
+    if (s_.ends[r] > s_.begins[r] && chosen_.any(r / rows_.group, rows_.first + r / rows_.group, page.position))
+      return true;
+  return false;
 }
 
 void Fold::weigh_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q) {
@@ -151,6 +173,7 @@ static void keys_as_values(const float* keys, int d, float* values) {
 void Fold::add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into) {
   const auto& kernels = kernel::attention();
   limit(page);
+  if (!sees(page)) return;
   segment.k->k.unseal(segment.head_k, page.k, s_.k_tile);
   kernels.scores(q, rows_.count, size_.d, s_.k_tile, s_.ends, s_.weights);
   weigh(page, 0);

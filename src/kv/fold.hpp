@@ -14,6 +14,7 @@
 #include "kernel/attention.hpp"
 #include "kernel/ops.hpp"
 #include "kv/borrow.hpp"
+#include "kv/chosen.hpp"
 #include "kv/codec.hpp"
 #include "kv/layout.hpp"
 #include "kv/turn.hpp"
@@ -137,10 +138,11 @@ struct FoldScratch {
 
 class Fold {
  public:
-  // `scratch` was placed for `size`, and rows.count <= size.rows. `slopes` (rows.group) of ALiBi, null: none.
+  // `scratch` was placed for `size`, and rows.count <= size.rows. `slopes` (rows.group) of ALiBi, null: none. `chosen`
+  // is that of the tokens of `rows`, whose pages are then all the sequence's own.
   Fold(const Rows& rows, const FoldSize& size, const FoldScratch& scratch, float soft_cap = 0,
-       const Turn* turn = nullptr, const float* slopes = nullptr)
-      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn), slopes_(slopes) {}
+       const Turn* turn = nullptr, const float* slopes = nullptr, const Chosen& chosen = {})
+      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn), slopes_(slopes), chosen_(chosen) {}
 
   // Merges pages of one segment into `into`, which is empty (as clear leaves it) when `first`. At most size.batch pages
   // are taken together.
@@ -157,6 +159,8 @@ class Fold {
   void weigh(const FoldPage& page, int index);
   void weigh_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q);
   void add_distances(const FoldPage& page, float* scores, int stride) const;
+  void hide_others(const FoldPage& page, float* scores, int stride) const;
+  bool sees(const FoldPage& page) const;
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
@@ -176,6 +180,7 @@ class Fold {
   const float soft_cap_;
   const Turn* const turn_;
   const float* const slopes_;
+  const Chosen chosen_;
   const Codec* turned_for_ = nullptr;  // what s_.turned has been made for
   std::int64_t turned_by_ = 0;
 };

@@ -19,7 +19,8 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
       raw_{
           step.owner().raw_k, step.owner().raw_v, {size_.d, {}, nullptr}, {step.owner().shape.head_dim_v, {}, nullptr}},
       sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
-      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn, step.slopes(head)) {}
+      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn, step.slopes(head),
+            step.chosen(part, token)) {}
 
 // Sinks are a segment of one short page.
 FoldPage HeadFold::sink_page() const {

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
+#include "kv/chosen.hpp"
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/hot_pages.hpp"
@@ -59,6 +60,9 @@ void check_layer(const CacheShape& s, int i) {
     bad_option(
         std::to_string(l.head_dim_v) + " is more than head_dim = " + std::to_string(l.head_dim) + " of a latent layer",
         "head_dim_v");
+  check_range(l.chooses, 0, 0, "rows of an index among the layers");
+  check_range(l.chosen_by, -1, std::ssize(s.indexes) - 1, "chosen_by");
+  if (l.chosen_by >= 0 && l.window != 0) bad_option("a layer that an index chooses for has a window", "chosen_by");
   if (l.kv_of == -1) return;
   check_range(l.kv_of, 0, i - 1, "kv_of");
   const LayerShape& o = s.at(l.kv_of);
@@ -69,9 +73,26 @@ void check_layer(const CacheShape& s, int i) {
                "kv_of");
 }
 
+void check_indexes(const CacheShape& s, const CacheOptions& o) {
+  check_range(std::ssize(s.indexes), 0, s.count(), "indexes");
+  for (int i = 0; i < static_cast<int>(s.indexes.size()); ++i) {
+    const IndexShape& x = s.indexes[static_cast<std::size_t>(i)];
+    check_range(x.heads, 1, 65536, "heads of an index");
+    check_range(x.dim, 8, 4096, "size of an index's rows");
+    if (x.dim % 8 != 0) bad_option(std::to_string(x.dim) + " is no multiple of 8", "size of an index's rows");
+    check_range(x.top, 1, std::int64_t{1} << 30, "tokens that an index chooses");
+    if (std::none_of(s.layers.begin(), s.layers.end(), [&](const LayerShape& l) { return l.chosen_by == i; }))
+      bad_option("index " + std::to_string(i) + " chooses for no layer", "indexes");
+  }
+  if (!s.indexes.empty() && !parse_select(o.selector, "cache option selector").dense())
+    bad_option("'" + o.selector + "' cannot choose: layers of this model choose the tokens that they read themselves",
+               "selector");
+}
+
 void check(const CacheShape& s, const CacheOptions& o) {
   check_range(s.count(), 1, 4096, "layers");
   for (int i = 0; i < s.count(); ++i) check_layer(s, i);
+  check_indexes(s, o);
   check_range(o.window, 0, 1 << 24, "window");
   check_range(o.residual, -1, 1 << 24, "residual");
   check_range(o.sinks, 0, kPageTokens, "sinks");
@@ -157,6 +178,13 @@ void choose_codecs(const CacheOptions& o, int i, LayerLayout* layer) {
   layer->v_params = s.latent ? ks.params : vs.params;
 }
 
+// Those of the rows of an index: raw keys' of the first layer that it chooses for.
+void choose_index_codec(const Layout& l, int index, LayerLayout* layer) {
+  const auto of = std::find_if(l.layers.begin(), l.layers.end(),
+                               [&](const LayerLayout& other) { return other.shape.chosen_by == index; });
+  layer->k = layer->v = raw_codec(*of->k);
+}
+
 // Rings of a local layer. From block b on, sealed pages in sight begin at most ceil((w - 1) / 128) before b, and end
 // where the raw ones begin, at the earliest ceil(residual / 128) - 1 before b.
 void size_rings(const Layout& l, LayerLayout* layer, int extra) {
@@ -230,6 +258,7 @@ void place_layers(Layout* l, const CacheOptions& options) {
     place_layer(l, &layer, options, &m.state_bytes);
     const LayerShape& s = layer.shape;
     if (!layer.local()) blocks += 2 * static_cast<std::size_t>(s.kv_heads);
+    if (s.chooses > 0) continue;
     k_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim;
     if (!s.latent) v_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim_v;
     k_bits += 8.0 * static_cast<double>(layer.sealed.k_bytes) * s.kv_heads;
@@ -266,14 +295,17 @@ void describe_layers(Layout* l, const CacheOptions& options) {
       continue;
     }
     l->attends = true;
-    choose_codecs(options, layer.owner, &layer);
+    if (layer.shape.chooses > 0)
+      choose_index_codec(*l, i - l->model_layers, &layer);
+    else
+      choose_codecs(options, layer.owner, &layer);
     layer.raw_k = raw_codec(*layer.k);
     layer.raw_v = raw_codec(*layer.v);
     for (const Codec* c : {layer.k, layer.v})
       layer.one_arithmetic = layer.one_arithmetic && (layer.shape.latent || c->lossless || c->packed_prompts);
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_window = l->has_window || layer.local();
-    if (layer.shape.window == 0) {
+    if (layer.shape.window == 0 && l->shape.indexes.empty()) {
       layer.asked = static_cast<int>(l->asked.size());
       l->asked.push_back(i);
     }
@@ -328,8 +360,8 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   m.scratch_bytes =
       sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats() +
                        product({static_cast<std::size_t>(threads), l->recurrent_worker_floats()}) + l->widest_row()) +
-      product({sequences, l->selection_bytes}) + l->answer_bytes(options.max_sequences) +
-      product({static_cast<std::size_t>(threads), l->question_bytes()}) +
+      l->index_scratch(l->step_tokens) + product({sequences, l->selection_bytes}) +
+      l->answer_bytes(options.max_sequences) + product({static_cast<std::size_t>(threads), l->question_bytes()}) +
       (options.device ? l->device_bytes(options.max_sequences) : 0);
 }
 
@@ -372,6 +404,13 @@ std::size_t Layout::answer_bytes(int sequences) const {
 }
 
 std::size_t Layout::question_bytes() const { return select.dense() ? 0 : Question::bytes(*this); }
+
+std::size_t Layout::index_scratch(int tokens) const {
+  if (shape.indexes.empty()) return 0;
+  const auto pages = static_cast<std::size_t>((memory.tokens + kPageTokens - 1) / kPageTokens);
+  return product({pages, chosen_words(kPageTokens), sizeof(std::uint64_t), static_cast<std::size_t>(tokens)}) +
+         product({pages, kPageTokens, sizeof(float), 2, kIndexRows});
+}
 
 std::size_t Layout::device_query_floats() const {
   std::size_t widest = 0;
@@ -447,6 +486,11 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   check(shape, options);
   Layout l;
   l.shape = shape;
+  l.model_layers = shape.count();
+  l.step_tokens = options.step_tokens;
+  for (const IndexShape& x : shape.indexes)
+    l.shape.layers.push_back(
+        {.kv_heads = 1, .query_heads = x.heads, .head_dim = x.dim, .head_dim_v = 8, .latent = true, .chooses = x.top});
   l.select = parse_select(options.selector, "cache option selector");
   l.drafts = options.drafts;
   l.residual = residual_of(options);

@@ -7,6 +7,10 @@
 // read as values, too; v is the keys' codec and v_bytes are 0. `recurrent`: no pages but a state, per sequence: as it
 // was at the last page boundary, the raw rows of the tokens behind that, and as it is now, which follows from these
 // two. So what is kept depends on the number of tokens alone, and a sequence can be cut within its last page.
+//
+// Rows of an index are a latent layer behind the model's own. So they have blocks in every page, and are sealed,
+// stored, cut and shared with it. They are kept as raw keys of the first layer that they choose for are, and stay so
+// when they are sealed: a choice is all or nothing, and a rounded row is another choice.
 #pragma once
 
 #include <algorithm>
@@ -108,7 +112,9 @@ inline std::size_t query_floats(const LayerShape& s) {
 inline constexpr std::size_t kReadSlack = 64;
 
 struct Layout {
-  CacheShape shape;
+  CacheShape shape;      // with a layer for every index, behind those of the model
+  int model_layers = 0;  // without these
+  int step_tokens = 0;   // CacheOptions::step_tokens
   std::vector<LayerLayout> layers;
   SelectSpec select;
   std::vector<int> asked;  // layers that it is asked about
@@ -140,9 +146,11 @@ struct Layout {
     const int runs = select.dense() ? 1 : runs_per_page(select.block);
     return memory.tokens * runs / (kPageTokens * kGroupPages) + raw_pages + 3;
   }
-  std::size_t state_floats_one() const;  // {max, sum, out} of few_rows() rows
-  std::size_t state_floats() const;      // of one sequence, for all heads and groups
-  std::size_t worker_floats() const;     // per thread
+  int index_layer(int index) const { return model_layers + index; }
+  std::size_t index_scratch(int tokens) const;  // bytes, of steps of so many rows; 0: there are no indexes
+  std::size_t state_floats_one() const;         // {max, sum, out} of few_rows() rows
+  std::size_t state_floats() const;             // of one sequence, for all heads and groups
+  std::size_t worker_floats() const;            // per thread
   // Of that, where a page is sealed that goes to a disk.
   std::size_t sealing_floats() const;
   std::size_t recurrent_worker_floats() const;  // per thread

@@ -61,6 +61,10 @@ struct LayerShape {
   // it is given back, is as without.
   bool chunked = false;
   RecurrentShape recurrent = {};
+  // Into CacheShape::indexes: queries see the tokens that it chooses (Cache::choose); -1: all that they may.
+  int chosen_by = -1;
+  // More than 0: no layer of a model but the rows of an index, which the cache makes of CacheShape::indexes.
+  int chooses = 0;
 
   bool attends() const { return kv_heads > 0; }
   // Elements of a sum of values: of a latent layer of keys, of which the first head_dim_v are wanted.
@@ -68,11 +72,20 @@ struct LayerShape {
   int group() const { return query_heads / kv_heads; }
 };
 
+// Rows beside keys and values that say which tokens a query sees: one key of every token, and query heads that score
+// it.
+struct IndexShape {
+  int heads = 0;  // of queries
+  int dim = 0;    // of queries and keys; a multiple of 8
+  int top = 0;    // tokens that a query sees at most
+};
+
 struct CacheShape {
   std::vector<LayerShape> layers;
+  std::vector<IndexShape> indexes = {};
 
   static CacheShape uniform(int layers, const LayerShape& layer) {
-    return {std::vector<LayerShape>(static_cast<std::size_t>(layers), layer)};
+    return {.layers = std::vector<LayerShape>(static_cast<std::size_t>(layers), layer)};
   }
   int count() const { return static_cast<int>(layers.size()); }
   const LayerShape& at(int layer) const { return layers[static_cast<std::size_t>(layer)]; }

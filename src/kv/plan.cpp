@@ -56,7 +56,8 @@ bool Plan::next() {
     }
     done_[i] += p.tokens;
     p.seals = !shared && layer_->seals() && sealed > layout_.sealed_at(p.position - 1);
-    p.few = p.both.end == 0 && layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
+    p.few =
+        p.both.end == 0 && layer_->shape.chooses == 0 && layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
     if (asks && s.decode && p.few) p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);

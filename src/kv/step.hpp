@@ -7,6 +7,7 @@
 
 #include "base/team.hpp"
 #include "kernel/attention.hpp"
+#include "kv/chosen.hpp"
 #include "kv/fold.hpp"
 #include "kv/plan.hpp"
 
@@ -19,6 +20,7 @@ struct Tensors {
   const float* v;
   float* out;
   Scoring scoring;
+  Chosen chosen = {};  // of row 0 of the batch
 };
 
 struct LayerStep {
@@ -70,6 +72,8 @@ struct LayerStep {
                           f(parts[static_cast<std::size_t>(i / heads)], static_cast<int>(i % heads), worker);
                       });
   }
+  // Of tokens of a part, from `token` on.
+  Chosen chosen(const Part& p, int token) const { return x.chosen.from(p.row + token); }
   // Of a KV head's query heads; null: there are none.
   const float* slopes(int head) const { return of_group(x.scoring.slopes, head); }
   const float* sink_logits(int head) const { return of_group(x.scoring.sinks, head); }

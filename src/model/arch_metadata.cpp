@@ -48,7 +48,8 @@ bool ArchMetadata::flag_in_layer(std::string_view key, int layer) const {
   const auto* flags = value ? std::get_if<std::vector<bool>>(value) : nullptr;
   const auto* numbers = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
   const std::size_t size = flags ? flags->size() : numbers ? numbers->size() : 0;
-  check_count(name, size);
+  // Some arrays have none for the blocks that predict further tokens.
+  if (size != static_cast<std::size_t>(layers_) || layer >= layers_) check_count(name, size);
   const auto at = static_cast<std::size_t>(layer);
   return flags ? (*flags)[at] : (*numbers)[at] != 0;
 }

@@ -104,10 +104,17 @@ kv::Recurrent recurrence_of(const Mamba2& m) {
 
 kv::CacheShape cache_shape(const ModelSpec& spec) {
   kv::CacheShape shape;
+  std::vector<int> index_of;  // by layer
   for (const LayerSpec& layer : spec.layers) {
     kv::LayerShape s;
-    if (const auto* a = std::get_if<Attention>(&layer.mixer))
+    if (const auto* a = std::get_if<Attention>(&layer.mixer)) {
       s = {a->kv_heads, a->heads, a->d, a->dv, a->window, a->kv_of, static_cast<bool>(a->latent), a->chunked};
+      index_of.push_back(static_cast<int>(shape.indexes.size()));
+      if (a->indexer) shape.indexes.push_back({a->indexer.heads, a->indexer.d, a->indexer.top});
+      if (a->chosen_by >= 0) s.chosen_by = index_of.at(static_cast<std::size_t>(a->chosen_by));
+    } else {
+      index_of.push_back(-1);
+    }
     s.recurrent = recurrent_shape(layer);
     shape.layers.push_back(s);
   }

@@ -134,4 +134,51 @@ ModelSpec latent_model(const Hparams& h) {
   return m;
 }
 
+static Indexer indexer(const Names& n) {
+  const Hparams& h = n.h();
+  Indexer x;
+  x.heads = static_cast<int>(h.integer("attention.indexer.head_count", 1, 1 << 12));
+  x.d = static_cast<int>(h.integer("attention.indexer.key_length", 8, 1 << 12));
+  x.top = static_cast<int>(h.integer("attention.indexer.top_k", 1, 1 << 30));
+  if (x.d % 8 != 0) h.unsupported("attention.indexer.key_length", "is no multiple of 8");
+  if (x.d < h.integer("rope.dimension_count", 2, kLatentBlocksMostWidth))
+    h.unsupported("attention.indexer.key_length", "is less than rope.dimension_count");
+  x.q = n.linear("indexer.attn_q_b", std::int64_t{x.heads} * x.d,
+                 h.integer("attention.q_lora_rank", 1, kLatentBlocksMostWidth));
+  x.k = n.linear("indexer.attn_k", x.d, h.dim());
+  x.weights = n.linear("indexer.proj", x.heads, h.dim());
+  x.weights.in_floats = true;
+  x.k_norm = {.kind = NormKind::kLayer,
+              .width = x.d,
+              .eps = 1e-6f,  // whatever the model's others have
+              .weight = n.vector("indexer.k_norm.weight", x.d),
+              .bias = n.vector("indexer.k_norm.bias", x.d)};
+  return x;
+}
+
+ModelSpec indexed_model(const Hparams& h, kernel::RopePairs pairs) {
+  constexpr const char* kTypes = "attention.indexer.types";
+  ModelSpec m = latent_model(h);
+  int rope = 0;
+  if (pairs != m.ropes[0].pairs) {
+    m.ropes.push_back(m.ropes[0]);
+    m.ropes.back().pairs = pairs;
+    rope = 1;
+  }
+  int last = -1;
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    auto& a = std::get<Attention>(m.layers[static_cast<std::size_t>(l)].mixer);
+    if (h.has(kTypes) ? h.flag_in_layer(kTypes, l) : n.has("indexer.attn_k")) {
+      if (!a.latent.down) h.unsupported("attention.q_lora_rank", "is missing, which the queries of an index need");
+      a.indexer = indexer(n);
+      a.indexer.rope = rope;
+      last = l;
+    }
+    if (last < 0) h.unsupported(kTypes, "leaves the first layer without an index, and there is none before it");
+    a.chosen_by = last;
+  }
+  return m;
+}
+
 }  // namespace kvasir::model

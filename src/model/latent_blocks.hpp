@@ -1,4 +1,5 @@
-// Models of multi-head latent attention: what the entries deepseek2, mistral4 and kimi-linear are made of.
+// Models of multi-head latent attention: what the entries deepseek2, deepseek32, glm-dsa, mistral4 and kimi-linear are
+// made of.
 #pragma once
 
 #include "model/blocks.hpp"
@@ -15,4 +16,7 @@ Feed latent_feed(const Names& n, bool normalise = false);
 Rope latent_rope(const Hparams& h);
 ModelSpec latent_model(const Hparams& h);
 
+// With an indexer (model::Indexer) in the layers that have one; the others see what the last one before them chose:
+// indexer.attn_q_b, indexer.attn_k, indexer.k_norm with bias, indexer.proj. It turns its rows as `pairs` say.
+ModelSpec indexed_model(const Hparams& h, kernel::RopePairs pairs);
 }  // namespace kvasir::model

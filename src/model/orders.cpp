@@ -24,7 +24,9 @@ int orders_at_once(const ModelSpec& spec, const weights::ModelFile& file) {
     most = std::max(most, static_cast<int>(orders.size()));
   };
   for_each<Linear>(spec, [&](const Linear& l) { together({&l}); });
-  for_each<Attention>(spec, [&](const Attention& a) { together({&a.latent.down, &a.q, &a.k, &a.v, &a.gate}); });
+  for_each<Attention>(spec, [&](const Attention& a) {
+    together({&a.latent.down, &a.q, &a.k, &a.v, &a.gate, &a.indexer.q, &a.indexer.k, &a.indexer.weights});
+  });
   for_each<ShortConv>(spec, [&](const ShortConv& c) { together({&c.b, &c.c, &c.u}); });
   for_each<Delta>(spec, [&](const Delta& d) { together({&d.qkv, &d.z, &d.beta, &d.alpha, &d.qkvz, &d.ba}); });
   for_each<KeyedDelta>(spec, [&](const KeyedDelta& d) {

@@ -127,6 +127,11 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
   if (a.temperature) text += fmt::format(", temperature from {} tokens on", a.temperature.length);
   if (a.sinks) text += ", a sink per head";
   if (a.gate) text += fmt::format(", {} gate", name_of(a.gate_activation));
+  if (a.indexer)
+    text += fmt::format(", on {} tokens that an index of {} heads, {} wide, chooses", a.indexer.top, a.indexer.heads,
+                        a.indexer.d);
+  else if (a.chosen_by >= 0)
+    text += fmt::format(", on the tokens that layer {} chose", a.chosen_by);
   if (a.kv_of >= 0) text += fmt::format(", keys and values of layer {}", a.kv_of);
   return text;
 }

@@ -168,6 +168,22 @@ struct Latent {
   explicit operator bool() const { return rank > 0; }
 };
 
+// The lightning indexer of DeepSeek V3.2 (kv/chooser.hpp), which says what attention sees: of every token one key and
+// the scores that its heads give to the keys of all tokens before it.
+//   keys = norm(k x)   queries = q l   weights of heads = weights x
+// with x as attention reads it and l what Latent::down_norm gives. The first elements of keys and query heads are
+// turned.
+struct Indexer {
+  int heads = 0;
+  int d = 0;     // of queries and keys; a multiple of 8
+  int top = 0;   // tokens that a row of attention sees at most
+  int rope = 0;  // into ModelSpec::ropes
+  Linear q = {}, k = {}, weights = {};
+  Norm k_norm = {};
+
+  explicit operator bool() const { return heads > 0; }
+};
+
 struct Attention {
   int heads = 0;                  // H, of queries; a multiple of kv_heads
   int kv_heads = 0;               // KV
@@ -192,6 +208,8 @@ struct Attention {
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
   kernel::Activation gate_activation = kernel::Activation::kSigmoid;
   Latent latent = {};
+  Indexer indexer = {};  // REQUIRES: latent, with `down`
+  int chosen_by = -1;  // sees the tokens that the indexer of that layer chose, this one's or an earlier one's; -1: all
   Linear o;
 };
 

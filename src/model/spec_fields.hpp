@@ -86,12 +86,21 @@ void each_field(S& s, F&& f) {
   f("rotated", rope);
   KVASIR_TELL(f, values, down, down_norm, up_k, up_v);
 }
+template <Part<Indexer> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [heads, d, top, rope, q, k, weights, k_norm] = s;
+  KVASIR_TELL(f, heads, d, top, rope, q, k, weights, k_norm);
+}
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope, temperature,
-         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, o] = s;
+         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, indexer, chosen_by, o] =
+      s;
   KVASIR_TELL(f, heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope,
-              temperature, scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, o);
+              temperature, scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent);
+  if (indexer) f("indexer", indexer);  // as Cut::turns
+  if (chosen_by >= 0) f("chosen_by", chosen_by);
+  f("o", o);
 }
 template <Part<Convolution> S, class F>
 void each_field(S& s, F&& f) {

@@ -49,13 +49,27 @@ void scale_queries(const StepState& step, float* q, const Attention& a, std::int
   if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
 }
 
+// Norm and RoPE of one row of an index. Scores are compared and nothing else, so they are scaled by no constant.
+void finish_index(const StepState& step, const MixerRows& m, const Indexer& x, std::int64_t row) {
+  const Angles angles = step.angles(x.rope, row);
+  float* const k = m.index_k + row * x.d;
+  apply(x.k_norm, k, k, x.d);
+  angles.rotate(k);
+  for (int h = 0; h < x.heads; ++h) angles.rotate(m.index_q + (row * x.heads + h) * x.d);
+}
+
 // Latent attention as attention of one KV head (model::Latent). The whole team does it.
 void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Attention& a) {
   KVASIR_CHECK(rows.worker < 0);
   const Latent& latent = a.latent;
   if (latent.down) {
-    step.multiply(rows, step.residual(rows), norm, {{latent.down, m.low}, {a.k, m.k}, {a.gate, step.gates(rows)}});
-    step.multiply(rows, m.low, latent.down_norm, {{a.q, m.own}});
+    step.multiply(rows, step.residual(rows), norm,
+                  {{latent.down, m.low},
+                   {a.k, m.k},
+                   {a.gate, step.gates(rows)},
+                   {a.indexer.k, m.index_k},
+                   {a.indexer.weights, m.index_weights}});
+    step.multiply(rows, m.low, latent.down_norm, {{a.q, m.own}, {a.indexer.q, m.index_q}});
   } else {
     step.multiply(rows, step.residual(rows), norm, {{a.q, m.own}, {a.k, m.k}, {a.gate, step.gates(rows)}});
   }
@@ -68,6 +82,7 @@ void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, 
       float* const k = m.k + r * a.k.rows;
       apply(a.k_norm, k, k, latent.rank);
       rotate(k + latent.rank);
+      if (a.indexer) finish_index(step, m, a.indexer, r);
       float* const q = m.own + r * a.q.rows;
       scale_queries(step, q, a, r);
       for (int h = 0; h < a.heads; ++h) {
@@ -142,6 +157,9 @@ void widen(MixerWidths& w, const Attention& a) {
   widest(w.heads, std::int64_t{a.heads} * a.dv);
   widest(w.low, a.latent.down.rows);
   widest(w.own, a.q.rows);
+  widest(w.index_q, a.indexer.q.rows);
+  widest(w.index_k, a.indexer.k.rows);
+  widest(w.index_weights, a.indexer.weights.rows);
   widest(w.head_inputs, a.o.columns);
   widest(w.latent_heads, a.heads);
   widest(w.latent_width, std::max(a.latent.nope, a.latent.rank));
@@ -169,6 +187,7 @@ void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const N
 
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
   if (!step.cache) return attend_whole(step, m, a);
+  if (a.indexer) step.cache->choose(step.cache->shape().at(layer).chosen_by, m.index_q, m.index_k, m.index_weights);
   step.cache->attend(layer, m.q, a.k ? m.k : nullptr, a.v || a.v_of_k ? m.v : nullptr, m.heads,
                      {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
                       a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]});

@@ -35,6 +35,9 @@ MixerRows MixerRows::place(ScratchPlan& plan) {
   m.own = plan.rows(w.own);
   m.head_inputs = plan.rows(w.head_inputs);
   m.latent = cpu::HeadScratch::place(w.latent_heads, w.latent_width, plan.max_tokens, plan.placer);
+  m.index_q = plan.rows(w.index_q);
+  m.index_k = plan.rows(w.index_k);
+  m.index_weights = plan.rows(w.index_weights);
   if (!spec.causal) {
     m.whole_stride = kernel::whole_head_scratch(plan.max_tokens, d, dv);
     m.whole = plan.placer.take<float>(plan.threads * m.whole_stride);

@@ -23,6 +23,7 @@ struct MixerWidths {
   std::int64_t low = 0, own = 0,
                head_inputs = 0;  // with Latent::down, queries before their keys' matrices, `o`'s input
   std::int64_t latent_heads = 0, latent_width = 0;
+  std::int64_t index_q = 0, index_k = 0, index_weights = 0;
   // The cache's recurrence and its gates, products that these are made of, what the answers are gated with, answers.
   std::int64_t channels = 0, steps = 0, mixed = 0, z = 0, states = 0;
 };
@@ -30,7 +31,8 @@ struct MixerWidths {
 struct MixerRows {
   float *q, *k, *v, *heads, *low, *own, *head_inputs;  // (max_tokens, ...) each, as MixerWidths has them
   cpu::HeadScratch latent;
-  float* whole;  // of encoders: (threads, whole_stride)
+  float *index_q, *index_k, *index_weights;  // (max_tokens, ...)
+  float* whole;                              // of encoders: (threads, whole_stride)
   std::int64_t whole_stride;
   float *channels, *steps, *mixed, *states;
   float* beside;  // (max_tokens, dim): what a mixer beside another gives
