@@ -177,6 +177,19 @@ TEST(GoldenFolders, NamesMayLackThePrefixAndMasksAreLeftOut) {
   }
 }
 
+// HRM-Text was published with the layers of a stack as the number of all, which transformers counts by passes.
+TEST(GoldenFolders, LayersOfAStackMayBeTheNumberOfLayers) {
+  const GoldenFolder golden = testing::golden_folder("hrm_text");
+  auto config = golden.config;
+  config["num_hidden_layers"] = config["num_layers_per_stack"];
+  config.erase("num_layers_per_stack");
+  TemporaryPath own("golden-folder"), published("golden-folder-published");
+  testing::write_folder(own.path, golden.config, golden.tensors);
+  testing::write_folder(published.path, config, golden.tensors);
+  EXPECT_EQ(testing::run_choosing(published.path, golden.ids, true).logits,
+            testing::run_choosing(own.path, golden.ids, true).logits);
+}
+
 // Published folders have the experts of a layer in one tensor, or in one for each.
 TEST(GoldenFolders, ExpertsMayShareTensors) {
   const GoldenFolder golden = testing::golden_folder("qwen3_moe");
@@ -339,6 +352,11 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("mellum", "rope_parameters", {{"full_attention", testing::PlainJson::object()}}),
        "'rope_parameters' has no 'sliding_attention'");
   says(config("minicpm3", "v_head_dim", nullptr), "'v_head_dim' is missing");
+  says(config("nanbeige", "num_loops", 0), "'num_loops' is 0, expected an integer from 1");
+  says(config("nanbeige", "num_loops", 4000), "is 4000, expected 1 to 2048");
+  says(config("hrm_text", "H_cycles", nullptr), "'H_cycles' is missing");
+  says(config("hrm_text", "L_cycles", 4096), "hrm_text.block_count is 16388, expected at most 4096");
+  says(config("hrm_text", "num_layers_per_stack", 3), "blk.2.attn_output.weight is missing");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

@@ -19,10 +19,11 @@ sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
 GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "bailing_hybrid": "bailingmoe3",
           "cohere2_moe": "cohere2moe", "deepseek_v32": "deepseek32", "dots1": "dots1",
-          "exaone_moe": "exaone-moe", "glm_moe_dsa": "glm-dsa", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
+          "exaone_moe": "exaone-moe", "glm_moe_dsa": "glm-dsa", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa",
+          "hrm_text": "hrm_text", "hy_v3": "hy_v3",
           "internlm2": "internlm2", "jais2": "jais2", "jamba": "jamba", "kimi_linear": "kimi-linear",
           "laguna": "laguna", "mamba": "mamba", "mellum": "mellum", "minicpm": "minicpm",
-          "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",
+          "minicpm3": "minicpm3", "nanbeige": "nanbeige", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",
           "xverse": "xverse"}
 # NAME: what the converter is called with besides.
 FILES = {

@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "families"))
+import loops  # for its classes
 import numpy as np
 import torch
 import transformers
@@ -55,6 +56,8 @@ def yarn(**more):
 GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16,
                 layer_types=["sliding_attention", "full_attention"], max_position_embeddings=128,
                 rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))
+HRM = dict({k: v for k, v in USUAL.items() if k != "num_key_value_heads"}, hidden_size=32, num_attention_heads=2, head_dim=16,
+           intermediate_size=64, max_position_embeddings=704, H_cycles=2, L_cycles=2, embedding_scale=3.0)
 # Those whose GGUF files are golden models, too.
 SLIM = dict(max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, head_dim=16)
 GPT = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
@@ -183,6 +186,7 @@ MODELS = {
                          layer_types=["linear_attention", "full_attention", "linear_attention"]),
     "kimi_linear+heads": usual(KIMI, num_hidden_layers=3, linear_num_heads=3, norm_topk_prob=False, q_lora_rank=48,
                                num_key_value_heads=4, layer_types=["full_attention", "linear_attention", "linear_attention"]),
+    "hrm_text": HRM,
     "hy_v3": usual(SLIM, num_hidden_layers=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=2),
     "laguna": usual(SLIM, LAGUNA, num_hidden_layers=4, sliding_window=16, attention_bias=True,
                     layer_types=["full_attention"] + ["sliding_attention"] * 3, num_attention_heads_per_layer=[2, 4, 4, 2],
@@ -221,6 +225,8 @@ MODELS = {
                                                                                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
     "mixtral": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
     "mpt": dict(GPT, d_model=48, n_heads=3, n_layers=2, max_seq_len=704, attn_config=dict(clip_qkv=1.0)),
+    "nanbeige": usual(SLIM, num_attention_heads=4, num_key_value_heads=2, num_loops=3),
+    "nanbeige+skip": usual(head_dim=16, num_loops=2, skip_loop_final_norm=True, tie_word_embeddings=True),
     "nanochat": usual(SLIM),
     "nemotron": usual(head_dim=16, partial_rotary_factor=0.5),
     "nemotron_h": usual(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]),

@@ -221,6 +221,26 @@ void read_iquest(ConfigReader& r) {
   r.expect("use_sliding_window", false);
 }
 
+void read_nanbeige(ConfigReader& r) {
+  r.set("num_loops", r.integer_of({"num_loops"}, 1).value_or(1));
+  r.set("skip_loop_final_norm", r.fields.flag_if("skip_loop_final_norm").value_or(false));
+}
+
+// transformers counts one layer for every pass, and says beside it how many there are; published configurations before
+// it say the latter alone, as the number of layers.
+void read_hrm_text(ConfigReader& r) {
+  const std::int64_t of_stack = r.integer_of({"num_layers_per_stack"}, 1).value_or(r.layers);
+  const std::int64_t high = r.fields.integer("H_cycles", 1, 4096), low = r.fields.integer("L_cycles", 1, 4096);
+  r.out.layers = r.layers = of_stack * high * (low + 1);
+  r.out.family.upper_stack = of_stack;
+  r.set("block_count", r.layers);
+  r.set("hrm.layers_per_stack", of_stack);
+  r.set("hrm.h_cycles", high);
+  r.set("hrm.l_cycles", low);
+  const auto scale = r.fields.number_if("embedding_scale");
+  r.set("embedding_scale", scale ? *scale : 1.0 / r.fields.number_if("initializer_range").value_or(0.02));
+}
+
 void read_minicpm(ConfigReader& r) {
   for (const char* name : {"num_experts", "sparse_config"}) r.expect(name, nullptr);
   r.set("embedding_scale", r.fields.number("scale_emb"));

@@ -63,6 +63,8 @@ void read_phimoe(ConfigReader& r);
 void read_hyperclova(ConfigReader& r);
 void read_iquest(ConfigReader& r);
 void read_minicpm(ConfigReader& r);
+void read_nanbeige(ConfigReader& r);
+void read_hrm_text(ConfigReader& r);
 void read_qwen(ConfigReader& r);
 void read_olmo_hybrid(ConfigReader& r);
 void read_granite_swa(ConfigReader& r);

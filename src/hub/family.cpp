@@ -43,9 +43,9 @@ std::int64_t take_number(std::string_view& text) {
 }
 
 // "0.mlp.up_proj.weight" -> blk.0.ffn_up.weight.
-std::optional<Place> of_layer(const Family& family, std::string_view rest) {
-  const std::int64_t layer = take_number(rest);
-  if (layer < 0 || !takes(rest, ".")) return std::nullopt;
+std::optional<Place> of_layer(const Family& family, std::string_view rest, std::int64_t first = 0) {
+  const std::int64_t number = take_number(rest), layer = first + number;
+  if (number < 0 || !takes(rest, ".")) return std::nullopt;
   std::string name(rest);
   std::int64_t expert = -1;
   constexpr std::string_view kExperts = "experts.";
@@ -128,8 +128,9 @@ Place place_of(const Family& family, std::string_view name, const std::string& p
       takes(rest, "backbone.") || takes(rest, "gpt_neox.") || takes(rest, "transformer.") || takes(rest, "decoder.");
   if (auto place = find(kOfModel, rest)) return *place;
   std::string_view layer = rest;
+  const bool upper = family.upper_stack > 0 && !takes(layer, "L_module.") && takes(layer, "H_module.");
   if (takes(layer, "layers.") || takes(layer, "h.") || takes(layer, "blocks."))
-    if (auto place = of_layer(family, layer)) return *place;
+    if (auto place = of_layer(family, layer, upper ? family.upper_stack : 0)) return *place;
   throw Error(Code::kUnsupported,
               fmt::format("tensor {}: is none of a {} model's", name.substr(0, 200), family.model_type), path);
 }

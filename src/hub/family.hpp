@@ -55,6 +55,7 @@ struct Family {
   void (*read_all)(ConfigReader& reader) = nullptr;  // in place of the usual
   // Of the folder that is read. Whoever finds a family fills them in.
   std::string_view model_type = {}, arch = {};  // the latter: general.architecture
+  std::int64_t upper_stack = 0;                 // of two stacks: the number that the upper one's first layer has
 };
 
 // The columns of all architectures, with `arch` filled in. Defined where the registry of architectures is,

@@ -120,6 +120,8 @@ inline constexpr Rename kGranite[] = {{"block_sparse_moe.router", "ffn_gate_inp"
 // Without experts the shared one is the only feed forward.
 inline constexpr Rename kGraniteDense[] = {{"shared_mlp.input_linear", "ffn_*", Make::kHalves},
                                            {"shared_mlp.output_linear", "ffn_down"}};
+inline constexpr Rename kHrmText[] = {
+    {"attn.gqkv_proj", "attn_gqkv"}, {"attn.o_proj", "attn_output"}, {"mlp.gate_up_proj", "ffn_*", Make::kHalves}};
 inline constexpr Rename kHunyuan[] = {{"self_attn.query_layernorm", "attn_q_norm"},
                                       {"self_attn.key_layernorm", "attn_k_norm"}};
 inline constexpr Rename kLfm2[] = {{"operator_norm", "attn_norm"},
@@ -191,6 +193,7 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"per_layer_model_projection", "per_layer_model_proj"},
                                       {"per_layer_projection_norm", "per_layer_proj_norm"},
                                       {"embed_out", "output"},
-                                      {"lm_head", "output"}};
+                                      {"lm_head", "output"},
+                                      {"z_L_init", "hrm.z_l_init"}};
 
 }  // namespace kvasir::hub

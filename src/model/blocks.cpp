@@ -216,6 +216,17 @@ ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs) {
   return m;
 }
 
+void loop(ModelSpec& m, int passes, const Norm& between) {
+  const int once = m.layer_count();
+  for (int l = once; l < passes * once; ++l) {
+    if (l % once == 0) m.layers.back().end_norm = between;
+    LayerSpec again = m.layers[static_cast<std::size_t>(l % once)];
+    again.end_norm = {};
+    again.weights_of = l % once;
+    m.layers.push_back(std::move(again));
+  }
+}
+
 ModelSpec nemotron_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {

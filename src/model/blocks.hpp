@@ -78,6 +78,10 @@ void see_pictures(const Hparams& h, bool interleaved, ModelSpec& m);
 // Llama without scales: RMS norms, gated feed forwards, RoPE on whole heads unless rope.dimension_count says otherwise.
 ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs);
 
+// The model's layers `passes` times in all, one pass behind the other, whose keys and values are their own. The last
+// layer of every pass but the last ends with `between`. REQUIRES: their mixers are attention of their own keys.
+void loop(ModelSpec& m, int passes, const Norm& between);
+
 // Layer norms and two matrices with a squared ReLU between them: Nemotron, Jais 2.
 ModelSpec nemotron_model(const Hparams& h);
 

@@ -1,5 +1,7 @@
 #include "model/bundles.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 #include "model/spec_fields.hpp"
 
@@ -51,7 +53,15 @@ void Bundle::bind(const std::byte* const* places) const {
 std::vector<Bundle> bundles_of(ModelSpec& spec) {
   std::vector<Bundle> bundles;
   const auto keep = [&](Bundle& b) {
-    if (!b.linears.empty() || !b.stacks.empty()) bundles.push_back(std::move(b));
+    if (b.linears.empty() && b.stacks.empty()) return;
+    const int of = b.layer < 0 ? -1 : spec.layers[static_cast<std::size_t>(b.layer)].weights_of;
+    if (of >= 0) {
+      const auto first = std::find_if(bundles.begin(), bundles.end(),
+                                      [&](const Bundle& other) { return other.layer == of && other.kind == b.kind; });
+      KVASIR_CHECK(of < b.layer && first != bundles.end() && first->same_as < 0);
+      b.same_as = static_cast<int>(first - bundles.begin());
+    }
+    bundles.push_back(std::move(b));
   };
   for (int l = 0; l < spec.layer_count(); ++l) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(l)];

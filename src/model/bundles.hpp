@@ -17,7 +17,8 @@ struct Bundle {
   BundleKind kind = BundleKind::kOther;
   std::vector<Linear*> linears = {};
   std::vector<Stack*> stacks = {};
-  int used = 0;  // of experts: by one token
+  int used = 0;      // of experts: by one token
+  int same_as = -1;  // an earlier bundle, whose bytes these are (LayerSpec::weights_of); -1: it has its own
 
   // Parts that can be had alone: experts, else one.
   std::int64_t count() const { return kind == BundleKind::kExperts ? stacks.front()->count : 1; }
@@ -29,7 +30,7 @@ struct Bundle {
   void bind(const std::byte* const* places) const;
 };
 
-// Bundles in the order of their use, those of no layer last, without what is lent. They point into `spec`.
+// In the order of use, one for every pass of a layer, those of no layer last, without what is lent. Point into `spec`.
 std::vector<Bundle> bundles_of(ModelSpec& spec);
 
 constexpr std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }

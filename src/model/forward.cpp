@@ -142,6 +142,7 @@ void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
 void Forward::project(cpu::Rows& rows, int layer) {
   weights_.enter(layer, BundleKind::kMixer);
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  if (l.second != Second::kNone) embed_.add_second(rows, l.second);
   each_mixer(l, [&](const auto& mixer) { model::project(step_, scratch_.mixers, rows, l.norm, mixer); });
 }
 
@@ -202,6 +203,11 @@ void Forward::feed(cpu::Rows& rows, int layer) {
     add(rows, l, l.input.post, nullptr, true);
   }
   embed_.add_deep(rows, layer);
+  if (l.end_norm)
+    step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+      float* const x = step_.residual(rows);
+      for (std::int64_t r = begin; r < end; ++r) apply(l.end_norm, x + r * spec_.dim, x + r * spec_.dim, spec_.dim);
+    });
   weights_.leave(layer);
 }
 

@@ -602,11 +602,52 @@ const Option kStateOptions[] = {
      }},
 };
 
+// Three layers twice, and what they may begin and end with.
+void repeat(ModelSpec& m) {
+  const int once = m.layer_count();
+  for (int l = 0; l < once; ++l) {
+    m.layers.push_back(m.layers[static_cast<std::size_t>(l)]);
+    m.layers.back().weights_of = l;
+  }
+}
+
+const Option kPassOptions[] = {
+    {"Passes",
+     [](ModelSpec& m) {
+       repeat(m);
+       m.layers[2].end_norm = m.head.norm;
+     }},
+    {"PassesOfStatesAndExperts",
+     [](ModelSpec& m) {
+       m.layers[0].mixer = mamba(0, true);
+       m.layers[1].mixer = delta(1, false, false);
+       m.layers[2].mixer = keyed_delta(2, true, 0);
+       repeat(m);
+     }},
+    {"PassesOfTurnedRows",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int) {
+         Attention& a = mixer(l);
+         biased(a.q), biased(a.k);
+         for (Linear* h : {&a.q, &a.k}) h->cut.turns = h->bias.cut.turns = kHead;
+       });
+       repeat(m);
+     }},
+    {"TwoStreams",
+     [](ModelSpec& m) {
+       m.embedding.second = {"second", kDim};
+       m.layers[0].second = m.layers[2].second = Second::kSwapped;
+       m.layers[1].second = Second::kAdded;
+       m.layers[1].end_norm = m.layers[2].end_norm = {NormKind::kRms, kDim, 1e-6f};
+     }},
+};
+
 std::vector<Option> options() {
   std::vector<Option> all(std::begin(kOptions), std::end(kOptions));
   all.insert(all.end(), std::begin(kClassOptions), std::end(kClassOptions));
   all.insert(all.end(), std::begin(kExpertOptions), std::end(kExpertOptions));
   all.insert(all.end(), std::begin(kStateOptions), std::end(kStateOptions));
+  all.insert(all.end(), std::begin(kPassOptions), std::end(kPassOptions));
   return all;
 }
 

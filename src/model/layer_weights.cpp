@@ -12,10 +12,14 @@ LayerWeights::LayerWeights(std::unique_ptr<weights::PackedFile> file, std::vecto
     : file_(std::move(file)), bundles_(std::move(bundles)) {
   std::vector<int> blocks;
   std::vector<weights::ExpertCache::Layer> cached;
-  std::vector<std::size_t> cached_bundles;
+  std::vector<std::size_t> cached_bundles, passes;  // the latter: further ones of layers that are cached
   for (std::size_t i = 0; i < bundles_.size(); ++i) {
     const Bundle& b = bundles_[i];
-    if (residency.places[i] == Place::kCached) {
+    if (residency.places[i] == Place::kCached && b.same_as >= 0) {
+      cached_.resize(static_cast<std::size_t>(b.layer) + 1, -1);
+      cached_.back() = cached_[static_cast<std::size_t>(bundles_[static_cast<std::size_t>(b.same_as)].layer)];
+      passes.push_back(i);
+    } else if (residency.places[i] == Place::kCached) {
       cached_.resize(static_cast<std::size_t>(b.layer) + 1, -1);
       cached_.back() = static_cast<int>(cached.size());
       cached.push_back({first_blocks[i], static_cast<int>(b.count())});
@@ -40,6 +44,8 @@ LayerWeights::LayerWeights(std::unique_ptr<weights::PackedFile> file, std::vecto
   experts_ = std::make_unique<weights::ExpertCache>(*file_, cached, residency.expert_places, reads());
   for (std::size_t i = 0; i < cached.size(); ++i)
     bundles_[cached_bundles[i]].bind(experts_->places(static_cast<int>(i)));
+  for (const std::size_t i : passes)
+    bundles_[i].bind(experts_->places(cached_[static_cast<std::size_t>(bundles_[i].layer)]));
 }
 
 int LayerWeights::streamed(int layer, BundleKind part) const {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -253,13 +255,17 @@ class Loader {
     m_.residency_ = plan_of(bundles, m_.spec_, *m_.file_, options_.residency);
     if (m_.residency_.needs_file()) return bind_packed(std::move(bundles));
     std::int64_t bytes = 0;
-    for (const Bundle& b : bundles) bytes += b.count() * b.part_bytes();
+    for (const Bundle& b : bundles)
+      if (b.same_as < 0) bytes += b.count() * b.part_bytes();
     m_.arena_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes));
     std::byte* at = m_.arena_.data();
     std::vector<std::int64_t> part_bytes;
     std::vector<std::byte*> places;
+    std::vector<std::byte*> first;  // of every bundle, its first part
     for (const Bundle& b : bundles) {
-      b.bind(at, b.part_bytes());
+      first.push_back(b.same_as < 0 ? at : first[static_cast<std::size_t>(b.same_as)]);
+      b.bind(first.back(), b.part_bytes());
+      if (b.same_as >= 0) continue;
       for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) {
         part_bytes.push_back(b.part_bytes());
         places.push_back(at);
@@ -273,7 +279,7 @@ class Loader {
     }
     std::size_t next = 0;
     for (const Bundle& b : bundles)
-      for (std::int64_t i = 0; i < b.count(); ++i) pack_part(b, i, places[next++]);
+      for (std::int64_t i = 0; b.same_as < 0 && i < b.count(); ++i) pack_part(b, i, places[next++]);
     if (m_.kept_) m_.kept_->write();
   }
 
@@ -296,7 +302,9 @@ class Loader {
     std::vector<int> first;
     std::vector<std::pair<std::size_t, std::int64_t>> parts;  // of every block: bundle, part
     for (std::size_t b = 0; b < bundles.size(); ++b) {
-      first.push_back(static_cast<int>(bytes.size()));
+      const int same = bundles[b].same_as;
+      first.push_back(same < 0 ? static_cast<int>(bytes.size()) : first[static_cast<std::size_t>(same)]);
+      if (same >= 0) continue;
       for (std::int64_t i = 0; i < bundles[b].count(); ++i) {
         bytes.push_back(bundles[b].part_bytes());
         parts.push_back({b, i});
@@ -318,10 +326,14 @@ class Loader {
     const auto reads = open();
     m_.paged_ = weights::PageBuffer(tensor::Tag::kWeights, m_.residency_.resident_bytes);
     std::byte* at = m_.paged_.data();
+    std::vector<std::byte*> bases(bundles.size());
     for (std::size_t b = 0; b < bundles.size(); ++b) {
       if (m_.residency_.places[b] != Place::kResident) continue;
       const std::int64_t stride = weights::padded(bundles[b].part_bytes());
-      bundles[b].bind(at, stride);
+      const int same = bundles[b].same_as;
+      bases[b] = same < 0 ? at : bases[static_cast<std::size_t>(same)];
+      bundles[b].bind(bases[b], stride);
+      if (same >= 0) continue;
       for (std::int64_t i = 0; i < bundles[b].count(); ++i, at += stride)
         weights::read_block(*file, *reads, first[b] + static_cast<int>(i), at);
     }
@@ -378,18 +390,26 @@ class Loader {
       bytes_of[quant] += n;
       total_ += static_cast<std::size_t>(n);
     };
-    for_each<Linear>(m_.spec_, [&](const Linear& l) {
-      m_.shared_bytes_ += l.bound.bytes();
-      m_.matrix_weights_ += l.bound.weights();
-      const weights::TensorInfo t = form_of(info(l.name), options_.exact || l.in_floats);
-      count(t.quant, static_cast<std::size_t>(t.row_bytes() * l.rows), 1);
-    });
-    for_each_stack(m_.spec_, [&](const Stack& s, int used) {
-      const weights::TensorInfo& t = info(s.name);
-      (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
-      m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
-      count(t.quant, static_cast<std::size_t>(t.row_bytes() * (s.transposed ? s.columns : s.rows)), s.count);
-    });
+    // A token reads the matrices of every pass of a layer; those of the first one are packed.
+    const auto count_all = [&](const auto& part, bool packs) {
+      for_each<Linear>(part, [&](const Linear& l) {
+        m_.shared_bytes_ += l.bound.bytes();
+        m_.matrix_weights_ += l.bound.weights();
+        const weights::TensorInfo t = form_of(info(l.name), options_.exact || l.in_floats);
+        if (packs) count(t.quant, static_cast<std::size_t>(t.row_bytes() * l.rows), 1);
+      });
+      for_each_stack(part, [&](const Stack& s, int used) {
+        const weights::TensorInfo& t = info(s.name);
+        (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
+        m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
+        if (packs)
+          count(t.quant, static_cast<std::size_t>(t.row_bytes() * (s.transposed ? s.columns : s.rows)), s.count);
+      });
+    };
+    const ModelSpec& spec = m_.spec_;
+    for (const LayerSpec& layer : spec.layers) count_all(layer, layer.weights_of < 0);
+    count_all(spec.embedding, true), count_all(spec.head, true);
+    count_all(spec.rank, true), count_all(spec.projections, true);
     for (const auto& [name, n] : bytes_of)
       if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
   }
@@ -510,8 +530,9 @@ class Loader {
     const auto at = [&](std::int64_t from) { return reinterpret_cast<float*>(m_.vectors_.data() + from); };
     std::fill_n(at(bytes), ones, 1.0f);
     for (const auto& [name, from] : places.offset) read(info(name), at(from));
+    std::set<std::string> turned_already;  // further passes of a layer have the same vectors
     for_each<Vector>(std::as_const(m_.spec_), [&](const Vector& v) {
-      if (!v.transposed) return;
+      if (!v.transposed || !turned_already.insert(v.name).second) return;
       float* const to = at(places.offset.at(v.name));
       const std::vector<float> rows(to, to + v.rows * v.columns);
       for (std::int64_t r = 0; r < v.rows; ++r)
@@ -523,6 +544,7 @@ class Loader {
       const auto turned = row_order_.find(&l);
       const RowsTaken part{l.bias.cut, turned == row_order_.end() ? nullptr : turned->second};
       if (!l.bias || (!part.order && part.cut.turns == 0)) return;
+      if (!turned_already.insert(fmt::format("{} from {}", l.bias.name, part.cut.first)).second) return;
       float* const to = at(places.offset.at(l.bias.name)) + part.cut.first;
       const std::vector<float> rows(to, to + l.rows);
       for (std::int64_t r = 0; r < l.rows; ++r) to[r] = rows[static_cast<std::size_t>(part.at(r) - part.cut.first)];
@@ -583,7 +605,8 @@ std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFil
   ModelSpec shaped = spec;
   shape(shaped, file, exact, true);
   std::int64_t total = bytes_of_vectors(spec, file);
-  for (const Bundle& b : bundles_of(shaped)) total += b.count() * b.part_bytes();
+  for (const Bundle& b : bundles_of(shaped))
+    if (b.same_as < 0) total += b.count() * b.part_bytes();
   return total;
 }
 

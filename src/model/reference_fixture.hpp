@@ -82,6 +82,8 @@ class Reference {
         both.insert(both.end(), state.begin(), state.end());
         x[p] = product(join.both, both);
       }
+    second_.clear();
+    if (const Vector& second = spec_.embedding.second) second_.assign(ids.size(), tensor_row(second.name, 0));
     keys_.assign(spec_.layers.size(), {});
     values_.assign(spec_.layers.size(), {});
     for (std::size_t l = 0; l < spec_.layers.size(); ++l) layer(l, x);
@@ -436,6 +438,11 @@ class Reference {
 
   void layer(std::size_t number, std::vector<Row>& x) {
     const LayerSpec& l = spec_.layers[number];
+    for (std::size_t p = 0; l.second != Second::kNone && p < x.size(); ++p) {
+      const Row before = x[p];
+      for (std::size_t i = 0; i < before.size(); ++i) x[p][i] += second_[p][i];
+      if (l.second == Second::kSwapped) second_[p] = before;
+    }
     std::vector<Row> normed;
     for (const Row& row : x) normed.push_back(norm(l.norm, row));
     std::vector<Row> mixed = std::visit([&](const auto& m) { return mix(m, number, normed); }, l.mixer);
@@ -461,6 +468,7 @@ class Reference {
       const Row more = std::holds_alternative<NoFeed>(l.feed) ? fed : norm(l.post_feed, fed);
       for (std::size_t i = 0; i < sum.size(); ++i)
         x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * more[i]) * scale;
+      x[p] = norm(l.end_norm, x[p]);
     }
   }
 
@@ -608,6 +616,7 @@ class Reference {
   const ModelSpec& spec_;
   const weights::ModelFile& file_;
   std::vector<std::vector<Row>> keys_, values_;  // by layer, of every token
+  std::vector<Row> second_;                      // of every token, with Embedding::second
 };
 
 }  // namespace kvasir::model::testing

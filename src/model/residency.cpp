@@ -31,7 +31,15 @@ Rooms rooms_for(const std::vector<Bundle>& bundles, const std::vector<Place>& pl
   return {least, least + pair};
 }
 
+// With further passes where the first ones are.
+std::vector<Place> of_passes(const std::vector<Bundle>& bundles, std::vector<Place> places) {
+  for (std::size_t i = 0; i < bundles.size(); ++i)
+    if (bundles[i].same_as >= 0) places[i] = places[static_cast<std::size_t>(bundles[i].same_as)];
+  return places;
+}
+
 // Streams every bundle that streams(b) says; experts of these are cached.
+// A layer of several passes stays in memory if one of them does.
 template <class F>
 std::vector<Place> choose(const std::vector<Bundle>& bundles, F streams) {
   std::vector<Place> places;
@@ -39,7 +47,10 @@ std::vector<Place> choose(const std::vector<Bundle>& bundles, F streams) {
     places.push_back(b.kind == BundleKind::kOther || !streams(b) ? Place::kResident
                      : b.kind == BundleKind::kExperts            ? Place::kCached
                                                                  : Place::kStreamed);
-  return places;
+  for (std::size_t i = 0; i < bundles.size(); ++i)
+    if (bundles[i].same_as >= 0 && places[i] == Place::kResident)
+      places[static_cast<std::size_t>(bundles[i].same_as)] = Place::kResident;
+  return of_passes(bundles, std::move(places));
 }
 
 // Of the layers whose experts are cached: bytes of one place in each, the most experts of any, and how many a token
@@ -51,7 +62,7 @@ struct ExpertSizes {
 ExpertSizes expert_sizes(const std::vector<Bundle>& bundles, const std::vector<Place>& places) {
   ExpertSizes e;
   for (std::size_t i = 0; i < bundles.size(); ++i) {
-    if (places[i] != Place::kCached) continue;
+    if (places[i] != Place::kCached || bundles[i].same_as >= 0) continue;
     e.place_bytes += weights::padded(bundles[i].part_bytes());
     e.most = std::max(e.most, bundles[i].count());
     e.used = std::max<std::int64_t>(e.used, bundles[i].used);
@@ -64,6 +75,7 @@ Residency sums(const std::vector<Bundle>& bundles, std::int64_t vector_bytes, st
   r.vector_bytes = vector_bytes;
   for (std::size_t i = 0; i < bundles.size(); ++i) {
     const std::int64_t bytes = bytes_of(bundles[i]);
+    if (bundles[i].same_as >= 0 && places[i] != Place::kStreamed) continue;  // what is streamed is read every time
     (places[i] == Place::kResident   ? r.resident_bytes
      : places[i] == Place::kStreamed ? r.streamed_bytes
      : places[i] == Place::kCached   ? r.expert_bytes
@@ -84,10 +96,10 @@ std::string mb(std::int64_t bytes) { return fmt::format("{} MB", (bytes + 999999
 std::vector<Place> spread(const std::vector<Bundle>& bundles, std::vector<Place> places, std::int64_t room) {
   std::int64_t all = 0, left = room;
   for (std::size_t i = 0; i < bundles.size(); ++i)
-    if (places[i] == Place::kStreamed) all += bytes_of(bundles[i]);
+    if (places[i] == Place::kStreamed && bundles[i].same_as < 0) all += bytes_of(bundles[i]);
   double due = 0;
   for (std::size_t i = 0; i < bundles.size(); ++i) {
-    if (places[i] != Place::kStreamed) continue;
+    if (places[i] != Place::kStreamed || bundles[i].same_as >= 0) continue;
     const std::int64_t bytes = bytes_of(bundles[i]);
     due += static_cast<double>(bytes) * static_cast<double>(room) / static_cast<double>(all);
     if (due < static_cast<double>(bytes) || bytes > left) continue;
@@ -96,11 +108,11 @@ std::vector<Place> spread(const std::vector<Bundle>& bundles, std::vector<Place>
     left -= bytes;
   }
   for (std::size_t i = 0; i < bundles.size(); ++i) {  // what sizes left over
-    if (places[i] != Place::kStreamed || bytes_of(bundles[i]) > left) continue;
+    if (places[i] != Place::kStreamed || bundles[i].same_as >= 0 || bytes_of(bundles[i]) > left) continue;
     places[i] = Place::kResident;
     left -= bytes_of(bundles[i]);
   }
-  return places;
+  return of_passes(bundles, std::move(places));
 }
 
 }  // namespace
@@ -126,7 +138,8 @@ Residency plan_residency(const std::vector<Bundle>& bundles, std::int64_t vector
   const auto fits = [&](const Residency& r) { return o.memory == 0 || r.memory() <= o.memory; };
   Residency r = sums(bundles, vector_bytes, none);
   r.resident_bytes = 0;  // without a file nothing is padded
-  for (const Bundle& b : bundles) r.resident_bytes += b.count() * b.part_bytes();
+  for (const Bundle& b : bundles)
+    if (b.same_as < 0) r.resident_bytes += b.count() * b.part_bytes();
   if (o.mode == "full_resident") {
     if (!fits(r)) too_little(o.memory, r.memory(), "all weights in memory");
     return r;

@@ -115,6 +115,63 @@ TEST_F(Plans, WhatStaysIsSpreadOverThePass) {
   EXPECT_LE(longest, 1 + static_cast<int>(r.places.size()) / kept);
 }
 
+// The same with further passes of all layers.
+ModelSpec looped(int layers, int passes) {
+  ModelSpec m = spec_of(layers);
+  for (int l = layers; l < passes * layers; ++l) {
+    m.layers.push_back(m.layers[static_cast<std::size_t>(l % layers)]);
+    m.layers.back().weights_of = l % layers;
+  }
+  return m;
+}
+
+TEST(PlansOfPasses, KeepAndCountMatricesOnce) {
+  const ModelSpec once = spec_of(4), spec = looped(4, 3);
+  const testing::RandomFile file(spec);
+  const std::int64_t all = Model::planned_bytes(once, testing::RandomFile(once), true);
+  EXPECT_EQ(Model::planned_bytes(spec, file, true), all);
+  EXPECT_EQ(Model::plan(spec, file, true, {.mode = "mapped"}).mapped_bytes,
+            Model::plan(once, file, true, {.mode = "mapped"}).mapped_bytes);
+  EXPECT_FALSE(Model::plan(spec, file, true, {.memory = all}).streams());
+  Team team(2);
+  const auto model = Model::load(spec, std::make_unique<testing::RandomFile>(spec), team, {.exact = true});
+  EXPECT_EQ(model->weight_bytes(), all);
+  const auto plain = Model::load(once, std::make_unique<testing::RandomFile>(once), team, {.exact = true});
+  EXPECT_EQ(model->parameters(), plain->parameters());
+  // What a token reads is read in every pass.
+  const std::int64_t head = 4 * spec.vocab * spec.dim;
+  EXPECT_EQ(model->bytes_per_token() - head, 3 * (plain->bytes_per_token() - head));
+}
+
+// A pass is where the first one is, and what is not in memory is read in each.
+TEST(PlansOfPasses, StreamEveryPass) {
+  const ModelSpec once = spec_of(10), spec = looped(10, 3);
+  const testing::RandomFile file(spec);
+  const Residency one = Model::plan(once, file, true, {.mode = "full_stream"});
+  const Residency r = Model::plan(spec, file, true, {.mode = "full_stream"});
+  EXPECT_EQ(r.streamed_bytes, 3 * one.streamed_bytes);
+  EXPECT_EQ(r.resident_bytes, one.resident_bytes);
+  const std::int64_t memory = Model::planned_bytes(spec, file, true) * 7 / 10;
+  const Residency part = Model::plan(spec, file, true, {.memory = memory});
+  EXPECT_LE(part.memory(), memory);
+  EXPECT_EQ(part.resident_bytes, Model::plan(once, file, true, {.memory = memory}).resident_bytes);
+  // The first layer, and the one whose last pass is the last.
+  const Residency ends = Model::plan(spec, file, true, {.mode = "full_stream", .keep_first = 1, .keep_last = 1});
+  for (const Residency& kept : {part, ends}) {
+    ASSERT_EQ(kept.places.size(), 61u);
+    int resident = 0;
+    for (std::size_t i = 0; i < 60; ++i) {
+      EXPECT_EQ(kept.places[i], kept.places[i % 20]) << i;
+      resident += i < 20 && kept.places[i] == Place::kResident;
+    }
+    EXPECT_GE(resident, 4);
+    EXPECT_LT(resident, 20);
+  }
+  EXPECT_EQ(ends.places[0], Place::kResident);
+  EXPECT_EQ(ends.places[19], Place::kResident);
+  EXPECT_EQ(ends.places[2], Place::kStreamed);
+}
+
 TEST(Bundles, EveryMatrixIsInOne) {
   ModelSpec spec = spec_of(3);
   std::size_t linears = 0, all = 0;

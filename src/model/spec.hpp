@@ -4,13 +4,16 @@
 //
 //   x = embedding.norm(scale * tokens[id] + positions[p] + types[of the text])
 //   for every layer:
+//     x += y, and with kSwapped y is from then on what x was before (Second)
 //     m = post_mixer(mixer(norm(x)))
 //     sequential:  x += residual_scale * m;  x += residual_scale * post_feed(feed(feed_norm(x)))
 //     norm_of_sums: s = post_mixer(x + mixer(norm(x)));  x = s, or post_sum(x + s);  x = post_feed(x + feed(feed_norm(x)))
 //     parallel:    x += residual_scale * m + residual_scale * post_feed(feed(feed_norm(x))), both of the same x
 //     x += input(x)
 //     x *= output_scale
+//     x = end_norm(x)
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
+// y is embedding.second of every token at first. A layer may be a further pass of an earlier one (weights_of).
 // A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, KeyedDelta, Mamba,
 // Mamba2), or both beside each other. A layer may have a mixer or a feed forward alone.
 //
@@ -364,6 +367,9 @@ struct NoFeed {};
 using Mixer = std::variant<Attention, ShortConv, Delta, KeyedDelta, Mamba, Mamba2, NoMixer>;
 using Feed = std::variant<Dense, Experts, DenseAndExperts, NoFeed>;
 
+// What a layer begins with of the second stream, y: it adds that, and with kSwapped leaves its own x in its place.
+enum class Second { kNone, kAdded, kSwapped };
+
 struct LayerSpec {
   Norm norm = {};
   Mixer mixer;
@@ -378,6 +384,11 @@ struct LayerSpec {
   Vector output_scale = {};   // one number
   bool norm_of_sums = false;  // the post norms are of x and what is added to it; REQUIRES: not parallel
   Norm post_sum = {};         // REQUIRES: norm_of_sums
+  Second second = Second::kNone;
+  Norm end_norm = {};  // of x, last
+  // An earlier layer, which has the same tensors and is no such pass itself. This one is its next pass over a token,
+  // with keys and values of its own; its matrices are in memory and in files of packed weights once (Bundle::same_as).
+  int weights_of = -1;
 };
 
 // Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
@@ -408,6 +419,7 @@ struct Embedding {
   Norm norm = {};
   LayerInputs layers = {};
   Join join = {};
+  Vector second = {};  // (dim): where the second stream begins; absent: no layer has one
 };
 
 struct Head {

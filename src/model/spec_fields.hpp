@@ -184,10 +184,13 @@ void each_field(S& s, F&& f) {
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
   auto& [norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
-         norm_of_sums, post_sum] = s;
+         norm_of_sums, post_sum, second, end_norm, weights_of] = s;
   KVASIR_TELL(f, norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel,
               output_scale, norm_of_sums);
   if (post_sum) f("post_sum", post_sum);  // as Cut::turns
+  if (second != Second::kNone) f("second", second);
+  if (end_norm) f("end_norm", end_norm);
+  if (weights_of >= 0) f("weights_of", weights_of);
 }
 template <Part<Join> S, class F>
 void each_field(S& s, F&& f) {
@@ -196,9 +199,10 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Embedding> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [tokens, scale, positions, types, norm, layers, join] = s;
+  auto& [tokens, scale, positions, types, norm, layers, join, second] = s;
   KVASIR_TELL(f, tokens, scale, positions, types, norm, layers);
   if (join) f("join", join);  // the text of models without one is what it was before there were any
+  if (second) f("second", second);
 }
 template <Part<Head> S, class F>
 void each_field(S& s, F&& f) {

@@ -154,6 +154,12 @@ void expect_every_member(ModelSpec m, int least) {
 
 TEST(Spec, EveryMemberIsInTheText) {
   expect_every_member(sample(), 200);
+  ModelSpec passes = sample();
+  passes.embedding.second = {"second", 32};
+  passes.layers[0].second = Second::kSwapped;
+  passes.layers[0].end_norm = {NormKind::kRms, 32, 0.01f, {"end.weight", 32}};
+  passes.layers[0].weights_of = 0;
+  expect_every_member(passes, 210);
   expect_every_member(expert_sample(), 250);
 }
 

@@ -101,6 +101,7 @@ std::vector<Number> numbers_of(const SynthShape& s) {
     all.push_back({"rope.dimension_count_swa", count(s.head_dim)});
   }
   if (s.nextn > 0) all.push_back({"nextn_predict_layers", count(s.nextn)});
+  if (s.loops > 0) all.push_back({"num_loops", count(s.loops)});
   if (s.window > 0) all.push_back({"attention.sliding_window", count(s.window)});
   if (s.experts > 0) {
     all.push_back({"expert_count", count(s.experts)});

@@ -57,6 +57,7 @@ struct SynthShape {
   int attention_interval = 0;
   // Of Gemma 4: every second layer has a window, and the last so many read another's keys and values. 0: none.
   int shared_layers = 0;
+  int loops = 0;  // num_loops: passes of a token through the layers; 0: none is said
   // Blocks behind the layers that predict further tokens (nextn_predict_layers). REQUIRES: an architecture that has
   // them.
   int nextn = 0;

@@ -241,6 +241,17 @@ const std::vector<SynthShape>& synth_shapes() {
        .kv_heads = 2,
        .rope_base = 10000.f,
        .norm_epsilon = 1e-5f},
+      // Two layers of three passes each.
+      {.name = "tiny-loops",
+       .arch = "nanbeige",
+       .layers = 2,
+       .dim = 128,
+       .ffn = 256,
+       .heads = 4,
+       .kv_heads = 2,
+       .rope_base = 10000.f,
+       .norm_epsilon = 1e-5f,
+       .loops = 3},
       // Six layers with a window of two to four pages, then one without.
       {.name = "tiny-local", .arch = "gemma3", .layers = 7, .window = 300},
       {.name = "tiny-experts",

@@ -19,7 +19,8 @@ Embedder::Scratch Embedder::Scratch::place(ScratchPlan& plan) {
   const std::int64_t inputs = plan.spec.embedding.layers.projection.rows;
   plan.widths.input = std::max(plan.widths.input, joined);
   for (const LayerSpec& layer : plan.spec.layers) plan.gates = std::max(plan.gates, layer.input.gate.rows);
-  return {plan.rows(joined), plan.rows(inputs), plan.placer.take<float>(plan.threads * inputs), inputs};
+  return {plan.rows(joined), plan.rows(inputs), plan.placer.take<float>(plan.threads * inputs), inputs,
+          plan.rows(plan.spec.embedding.second ? plan.spec.dim : 0)};
 }
 
 Embedder::Embedder(StepState& step, const Scratch& scratch) : step_(step), s_(scratch) {
@@ -63,6 +64,7 @@ void Embedder::embed(std::span<const Input> inputs) {
         ops().add(x, added, dim);
       }
       if (e.norm) apply(e.norm, x, x, dim);
+      if (e.second) std::copy_n(e.second.bound, dim, s_.second + row_at * dim);
     }
 }
 
@@ -119,6 +121,17 @@ void Embedder::multiply_input(cpu::Rows& rows, const LayerInput& in, int layer) 
     }
   });
   step_.multiply(rows, hidden, {}, {{in.out, rows.y}});
+}
+
+void Embedder::add_second(const cpu::Rows& rows, Second second) const {
+  const std::int64_t dim = step_.spec.dim;
+  step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t n = (end - begin) * dim;
+    float* const x = step_.residual(rows) + begin * dim;
+    float* const y = s_.second + (rows.first + begin) * dim;
+    if (second == Second::kSwapped) std::swap_ranges(x, x + n, y);
+    ops().add(x, y, n);
+  });
 }
 
 void Embedder::add_deep(const cpu::Rows& rows, int layer) const {

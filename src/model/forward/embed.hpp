@@ -16,6 +16,7 @@ class Embedder {
     float* inputs;        // (max_tokens, input_width): of all layers, with Embedding::layers
     float* token_inputs;  // (threads, input_width)
     std::int64_t input_width;
+    float* second;  // (max_tokens, dim): the second stream, with Embedding::second
 
     static Scratch place(ScratchPlan& plan);
   };
@@ -31,6 +32,8 @@ class Embedder {
   void make_inputs(std::span<const Input> inputs);
   // rows.y = out(act(gate x) * this layer's part of that)
   void multiply_input(cpu::Rows& rows, const LayerInput& in, int layer) const;
+  // What a layer that has it does with the second stream, before all else.
+  void add_second(const cpu::Rows& rows, Second second) const;
   // Adds what pictures have for a layer.
   void add_deep(const cpu::Rows& rows, int layer) const;
 
