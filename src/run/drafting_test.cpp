@@ -140,7 +140,8 @@ class DraftClasses : public ::testing::TestWithParam<const char*> {
   const char* preset() const { return std::string(GetParam()) == "tiny-mtp-latent" ? "f16" : "balanced"; }
   const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
 };
-INSTANTIATE_TEST_SUITE_P(Classes, DraftClasses, ::testing::Values("tiny", "tiny-local", "tiny-states", "tiny-experts"));
+INSTANTIATE_TEST_SUITE_P(Classes, DraftClasses,
+                         ::testing::Values("tiny", "tiny-local", "tiny-states", "tiny-experts", "tiny-loops"));
 INSTANTIATE_TEST_SUITE_P(Mtp, DraftClasses,
                          ::testing::Values("tiny-mtp", "tiny-mtp-states", "tiny-mtp-latent", "tiny-mtp-experts"));
 
