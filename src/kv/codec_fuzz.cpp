@@ -71,7 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr int kSizes[] = {32, 64, 80, 96, 112, 128, 192, 256};
   constexpr const char* kVariants[] = {"", ":64", ":128", ":unbiased", ":4", ":8", ":16"};
   const auto codecs = kv::codecs();
-  const std::string name = std::string(codecs[data[0] % codecs.size()].name) + kVariants[data[4] % std::size(kVariants)];
+  const std::string name =
+      std::string(codecs[data[0] % codecs.size()].name) + kVariants[data[4] % std::size(kVariants)];
   const int d = kSizes[data[1] % std::size(kSizes)];
   const Side side = data[2] % 2 ? Side::kValues : Side::kKeys;
   const int g = 1 + data[3] % 9;

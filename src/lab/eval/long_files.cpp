@@ -22,8 +22,8 @@ struct Published {
 constexpr const char* kAsk = "{context}\n\nAnswer in a few words.\nQuestion: {input}\nAnswer:";
 constexpr const char* kExamples = "{context}\n{input}";
 
-// Lengths of answers and first lines as LongBench has them (config/dataset2maxlen.json, eval.py); those of samsum and of
-// InfiniteBench's tasks suffice for their answers.
+// Lengths of answers and first lines as LongBench has them (config/dataset2maxlen.json, eval.py); those of samsum and
+// of InfiniteBench's tasks suffice for their answers.
 constexpr Published kPublished[] = {
     {"narrativeqa", Scorer::kF1, 128, false, kAsk},
     {"qasper", Scorer::kF1, 128, false,
