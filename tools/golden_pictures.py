@@ -62,7 +62,7 @@ STEPS = 8
 
 
 def gemma4_logits(encoder, ids, pad, images):
-    """Of the next token behind ids, whose pads stand for the rows of the images; with the masks of generate()."""
+    """Of the next token behind ids, whose pads stand for the rows of the images; with the masks that generate() makes for a static cache."""
     import torch
     model, x = encoder.model, torch.tensor([ids])
     inputs = model.get_input_embeddings()(x)
