@@ -27,7 +27,7 @@ FOLDERS = ["weights/safetensors", "kv/select", "model/forward", "text/jinja", "t
 # Nothing that runs a model calls these: writers of models, checks of downloads, tools.
 LEFT_OUT = """base/sha256 model/synth model/synth_shapes weights/requantise weights/gguf_writer weights/fit
 weights/importance weights/mixes weights/rounded_file store/archive store/inventory store/faulty run/pictures
-hub/vision_folder weights/safetensors/vision_names""".split()
+hub/vision_folder hub/vision_names""".split()
 # Options of CMake that are off here: their parts are dropped from the text.
 ABSENT = {"KVASIR_LMDB", "KVASIR_REDIS", "KVASIR_URING", "KVASIR_CAIRO", "KVASIR_PCRE2", "KVASIR_EMULATE_AVX512", "KVASIR_AVX_VNNI_BY_AVX512"}
 # What the presets, the policies that share bytes out among the layers, and KIVI need. docs/library.md lists them.

@@ -17,11 +17,11 @@ std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_
 }  // namespace kvasir::device
 
 // The encoders of pictures.
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 bool folder_has_vision(const std::string&) { return false; }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub
 
 namespace kvasir::vision {
 
