@@ -15,6 +15,7 @@ cat >"$dir/a.py" <<'END'
 import sys
 
 import torch
+import transformers
 from transformers import Gemma4Config, Gemma4ForConditionalGeneration, Gemma4UnifiedConfig, Gemma4UnifiedForConditionalGeneration
 from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
 from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
@@ -34,6 +35,7 @@ models = {
     "gemma4_unified": (Gemma4UnifiedForConditionalGeneration(Gemma4UnifiedConfig(
         text_config=text, vision_config=patches, audio_config=dict(audio_embed_dim=64, output_proj_dims=64), image_token_id=PICTURE)),
         Gemma4UnifiedImageProcessor(patch_size=2))}
+print("transformers", transformers.__version__)
 changed = False
 for name, (model, processor) in models.items():
     x = processor(torch.randint(0, 256, (3, 24, 18), dtype=torch.uint8), return_tensors="pt")

@@ -27,7 +27,7 @@ class Chooser {
   // For all rows of a stage's parts, whose index rows are in the cache already. Queries are those of the step as they
   // are (n, heads, dim), weights (n, heads).
   void run(const LayerStep& step, const float* weights);
-  // What the layer `index` chose in this step. REQUIRES: it is the last one that did
+  // What the layer `index` chose in this step. REQUIRES: it is the last one that did.
   Chosen chosen(int index) const;
 
  private:

@@ -19,4 +19,5 @@ ModelSpec latent_model(const Hparams& h);
 // With an indexer (model::Indexer) in the layers that have one; the others see what the last one before them chose:
 // indexer.attn_q_b, indexer.attn_k, indexer.k_norm with bias, indexer.proj. It turns its rows as `pairs` say.
 ModelSpec indexed_model(const Hparams& h, kernel::RopePairs pairs);
+
 }  // namespace kvasir::model
