@@ -26,6 +26,14 @@ constexpr int kSpins = 2000;
 // for this one's.
 constexpr std::uint32_t kThreadBits = 1023, kNextCall = 1024;
 
+// Wakes those that wait for another value than the one before the last store. libstdc++ 12 asks first whether anybody
+// waits, with a load that may overtake a store of release order: whoever begins to wait between the two would sleep on.
+template <class T>
+void wake(std::atomic<T>& value) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  value.notify_all();
+}
+
 }  // namespace
 
 Team::Team(int threads) {
@@ -44,14 +52,14 @@ Team::~Team() {
 void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
   active_.store(0, std::memory_order_release);
-  active_.notify_all();
+  wake(active_);
   generation_.fetch_add(kNextCall, std::memory_order_release);
-  generation_.notify_all();
+  wake(generation_);
 }
 
 void Team::use(int threads) {
   KVASIR_CHECK(threads >= 1 && threads <= most());
-  if (active_.exchange(threads, std::memory_order_release) != threads) active_.notify_all();
+  if (active_.exchange(threads, std::memory_order_release) != threads) wake(active_);
 }
 
 void Team::work(int worker) {
@@ -87,7 +95,7 @@ void Team::start(const Job& job) {
   pending_.store(active - 1, std::memory_order_relaxed);
   const std::uint32_t calls = generation_.load(std::memory_order_relaxed) & ~kThreadBits;
   generation_.store((calls + kNextCall) | static_cast<std::uint32_t>(active), std::memory_order_release);
-  generation_.notify_all();
+  wake(generation_);
   take_part(job, 0);
   for (int spin = 0; pending_.load(std::memory_order_acquire) != 0; ++spin) {
     if (spin < kSpins) {

@@ -51,7 +51,7 @@ class Waiter final : public Listener {
   }
   Reply wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return done_; }));
+    wait_patiently(changed_, lock, [&] { return done_; });
     return reply_;
   }
 

@@ -299,7 +299,7 @@ class Leaver final : public Listener {
   }
   Outcome wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return outcome_.has_value(); }));
+    wait_patiently(changed_, lock, [&] { return outcome_.has_value(); });
     return *outcome_;
   }
 

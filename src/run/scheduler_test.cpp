@@ -60,7 +60,7 @@ class Log final : public Listener {
 
   Outcome wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return dones_ > 0; })) << "no answer";
+    wait_patiently(changed_, lock, [&] { return dones_ > 0; });
     return outcome_;
   }
   bool wait_for_tokens(std::size_t n) {

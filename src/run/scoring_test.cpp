@@ -56,7 +56,7 @@ class Scores final : public Listener {
   }
   Outcome wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return done_; }));
+    wait_patiently(changed_, lock, [&] { return done_; });
     return outcome_;
   }
   const std::vector<TokenRecord>& prompt() const { return prompt_; }
