@@ -286,6 +286,13 @@ class Engine(native.Owner, _Asks):
             "tokens_per_step": d["tokens"] / d["steps"] if d["steps"] else 0.0,
         }
 
+    def streaming_stats(self) -> dict | None:
+        """What reading weights did since the start, in the words of /v1/stats: bytes_read, blocks, late (blocks that were
+        waited for), stall_seconds, overlap (share of the reading that was hidden), ... None: all weights are in memory
+        (`weights_memory` bounds them).
+        """
+        return self.stats().get("weights")
+
     def reset_cache(self) -> None:
         """Forgets everything that is kept; in `cache_dir` and `tier` also what other engines and models keep there."""
         native.call("engine_reset_cache", self.handle)

@@ -222,6 +222,17 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.engine.paged_stats(), s["pool"])
         self.assertAlmostEqual(cache["hit_share"], s["reused_tokens"] / s["prompt_tokens"])
 
+    def test_streamed_weights_say_what_they_read(self):
+        self.assertIsNone(self.engine.streaming_stats())
+        with tempfile.TemporaryDirectory() as folder:
+            with kvasir.Engine(MODEL, ctx=512, threads=1, weights_mode="full_stream", weights_file=f"{folder}/packed") as engine:
+                answer = engine.generate(STORY, 4, temperature=0, ignore_eos=True)
+                stats = engine.streaming_stats()
+        self.assertEqual(answer.text, self.engine.generate(STORY, 4, temperature=0, ignore_eos=True).text)
+        self.assertGreater(stats["bytes_read"], 0)
+        self.assertGreaterEqual(stats["blocks"], stats["late"])
+        self.assertGreater(stats["blocks"], 0)
+
     def test_json_schema(self):
         schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
         answer = self.engine.generate(STORY, 64, json_schema=schema, temperature=0)

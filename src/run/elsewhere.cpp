@@ -27,8 +27,9 @@ constexpr Foreign kForeign[] = {
     {"-c ctx-size max-model-len num-ctx n-ctx max-seq-len max-seq-length cache-lens model-cache-lens length "
      "max-context-tokens context-length max-total-tokens kv-unified-per-slot fit-ctx -fitc",
      "--ctx"},
-    {"-ctk cache-type-k type-k", "--k-codec"},
+    {"-ctk cache-type-k type-k -k", "--k-codec"},
     {"-ctv cache-type-v type-v", "--v-codec"},
+    {"-v", "a codec of values is --v-codec; the log is one line a request on standard error"},
     {"kv-cache-dtype kv-cache-bits kv-type cache-8bit cache-q4 kv-bits kv-quant nbits cache-implementation kv-compress",
      "--kv"},
     {"group-size q-group-size kv-group-size", "it stands behind a codec's name: --kv kivi2:16 or int4_token:64"},
@@ -41,7 +42,8 @@ constexpr Foreign kForeign[] = {
      "not to be chosen: a page of the cache has 128 tokens (of long contexts it is "
      "--select-block)"},
     {"cache-ram -cram max-cache-bytes swap-space kv-offloading-size cpu-memory-size-gb", "--ram-cache"},
-    {"slot-save-path prompt-cache disk-cache-dir kv-cache-dir disk-path prompt-cache-all", "--cache-dir"},
+    {"slot-save-path prompt-cache disk-cache-dir kv-cache-dir disk-path prompt-cache-all save-kv load-kv",
+     "--cache-dir"},
     {"kv-transfer-config lmcache-config-file kvc2-config-dir", "--tier"},
     {"recompute-strategy", "--blend-strategy"},
     {"recompute-ratio", "--blend-ratio"},
@@ -173,7 +175,7 @@ constexpr Foreign kForeign[] = {
      kRequest},
     {"embedding embeddings rerank reranking pooling task runner convert is-embedding",
      "not needed: the model's file says what it is for, and /v1/embeddings and /v1/rerank are there"},
-    {"log-level uvicorn-log-level log-file log-dir log-disable verbose -v verbosity -lv log-verbosity log-verbose "
+    {"log-level uvicorn-log-level log-file log-dir log-disable verbose verbosity -lv log-verbosity log-verbose "
      "log-prefix log-timestamps log-colors log-jsonl disable-log-requests enable-log-requests disable-log-stats "
      "print-timings",
      kLog},

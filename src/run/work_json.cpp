@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "run/selection.hpp"
+#include "run/weights_stats.hpp"
 
 namespace kvasir::run {
 
@@ -11,7 +12,7 @@ Json work_json(const ServiceStats& s) {
   const auto or_null = [](bool any, double value) { return any ? Json(value) : Json(nullptr); };
   const StepStats& w = s.work;
   const DraftTotals& d = s.drafts;
-  return {
+  Json out = {
       {"hit_share", or_null(s.prompt_tokens > 0, s.hit_share())},
       {"rates",
        {{"prompt_tokens_per_second", or_null(w.prompt_seconds > 0, w.prompt_rate())},
@@ -36,6 +37,8 @@ Json work_json(const ServiceStats& s) {
         {"verify_seconds", d.verify_seconds},
         {"rollback_seconds", d.rollback_seconds}}},
       {"selection", selection_stats_json(s.selection)}};
+  if (s.streams) out["weights"] = weights_json(s.weights);
+  return out;
 }
 
 }  // namespace kvasir::run

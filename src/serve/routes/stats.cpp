@@ -3,7 +3,6 @@
 #include "base/rss.hpp"
 #include "run/device_stats.hpp"
 #include "run/pictures.hpp"
-#include "run/weights_stats.hpp"
 #include "run/work_json.hpp"
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"
@@ -75,7 +74,6 @@ Json stats_json(const Context& context) {
                        {"seconds", p.seconds}, {"bytes", p.bytes},   {"reused_rows", s.rows.reused}};
   }
   if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
-  if (s.streams) out["weights"] = run::weights_json(s.weights);
   return out;
 }
 
