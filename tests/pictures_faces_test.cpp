@@ -224,7 +224,58 @@ TEST_P(PictureFaces, LaterTurnsReuseAllRowsAlsoAfterARestart) {
   EXPECT_EQ(server->stats().decoded, 1);
   // The answer's own tokens are forgotten, so the prompt is not the second one.
   EXPECT_EQ(logprobs(server->chat(asked(said), {{"reuse", false}})), logprobs(again));
+  EXPECT_EQ(server->stats().encoded, 0);  // its rows were kept, too
+  server.emplace(options());
+  EXPECT_EQ(logprobs(server->chat(asked(said))), logprobs(again));
   EXPECT_EQ(server->stats().encoded, 1);
+}
+
+// Where a picture stands behind another text no page of it can be reused, but its rows can, with the bits of computed
+// ones, unless what is kept is damaged.
+TEST_P(PictureFaces, RowsAreFoundBehindAnotherTextAfterARestart) {
+  cli::ServingOptions o = options();
+  o.reuse.cache_dir = cache_.path;
+  o.reuse.cache_size = "64MiB";
+  const std::string file = png("97x53.png");
+  const Json here = list(says("user", list(picture(file), part("What?"))));
+  const Json elsewhere = list(says("user", list(part(std::string(150, 'x')), picture(file), part("Where?"))));
+  std::int64_t rows = 0;
+  {
+    PictureServer server(o);
+    server.chat(here);
+    rows = server.stats().rows;
+    EXPECT_GT(rows, 0);
+    EXPECT_EQ(server.stats().loaded_rows, 0);
+  }
+  Json loaded;
+  {
+    PictureServer server(o);
+    loaded = server.chat(elsewhere);
+    EXPECT_LT(cached(loaded), 150);
+    EXPECT_EQ(server.stats().encoded, 0);
+    EXPECT_EQ(server.stats().loaded_rows, rows);
+    EXPECT_EQ(server.answer("/v1/stats", nullptr)["pictures"]["loaded_rows"], rows);
+    EXPECT_NE(server.ask("/metrics", nullptr).body.find(fmt::format("kvasir_picture_rows_loaded_total {}\n", rows)),
+              std::string::npos);
+  }
+  PictureServer fresh(options());
+  EXPECT_EQ(logprobs(fresh.chat(elsewhere)), logprobs(loaded));
+  EXPECT_EQ(fresh.stats().encoded, 1);
+  o.pictures.image_memory = 0;
+  {
+    PictureServer server(o);  // with tiers alone
+    server.chat(here, {{"reuse", false}});
+    server.chat(elsewhere, {{"reuse", false}});
+    EXPECT_EQ(server.stats().encoded, 0);
+    EXPECT_EQ(server.stats().loaded_rows, 2 * rows);
+  }
+  // An encoder that computes otherwise has other rows.
+  o.engine.exact = true;
+  o.engine.kv = "f16";
+  PictureServer exact(o);
+  exact.chat(here);
+  EXPECT_EQ(exact.stats().encoded, 1);
+  EXPECT_EQ(exact.stats().loaded_rows, 0);
 }
 
 TEST_P(PictureFaces, WithoutMemoryForPicturesTheCacheStillSparesTheEncoder) {

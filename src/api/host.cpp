@@ -42,7 +42,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   if (!tiers.empty())
     library.emplace(engine->cache(), store::fingerprint_of(run::describe_cache(*engine)), std::move(tiers));
   picture_options.mmproj = run::encoder_beside(engine_options.model, picture_options.mmproj);
-  if (!picture_options.mmproj.empty()) pictures.emplace(*engine, picture_options);
+  if (!picture_options.mmproj.empty()) pictures.emplace(*engine, picture_options, run::tiers_of(library));
   if (drafts.wanted()) drafting.emplace(*engine, drafts, running);
   scheduler.emplace(*engine, scheduler_options, weights::model_name(engine_options.model),
                     library ? &*library : nullptr, drafting ? &*drafting : nullptr);

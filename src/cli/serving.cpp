@@ -194,7 +194,7 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
   if (s.drafts.wanted()) drafting_.emplace(*engine_, s.drafts, s.scheduler.running);
   run::PictureOptions pictures = s.pictures;
   pictures.mmproj = run::encoder_beside(s.engine.model, pictures.mmproj);
-  if (!pictures.mmproj.empty()) pictures_.emplace(*engine_, pictures);
+  if (!pictures.mmproj.empty()) pictures_.emplace(*engine_, pictures, run::tiers_of(library_));
   scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr,
                      drafting_ ? &*drafting_ : nullptr);
   service_ = &*scheduler_;

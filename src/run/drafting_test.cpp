@@ -419,7 +419,7 @@ TEST_F(DraftNotes, WhatCannotBeReadIsIgnoredAndSaid) {
     const std::string disk = "lmdb:" + folder_ + "/" + std::to_string(n++) + "?size=64MiB";
     {
       Server server("balanced", {disk});
-      server.library().keep_note("texts a", std::as_bytes(std::span(note)));
+      server.library().notes().keep("texts a", std::as_bytes(std::span(note)), store::Notes::kDear);
       server.flush();
     }
     Server server("balanced", {disk}, {}, kBooks, drafts({"store"}));

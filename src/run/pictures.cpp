@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -27,6 +28,15 @@ store::Key content_of(const vision::PictureKey& picture, std::size_t run) {
   return stream.key();
 }
 
+// A tier that takes longer to give rows is not waited for: most are encoded in a few seconds.
+constexpr auto kLoadTime = std::chrono::seconds(2);
+
+std::string name_of(const store::Key& content) {
+  vision::PictureKey key;
+  key.bytes = content.bytes;
+  return vision::to_hex(key);
+}
+
 // With --weights, but for one that rounds to 16 bits, the encoder's weights have eight.
 vision::EncoderOptions encoder_options(const EngineOptions& options) {
   const bool rounded =
@@ -44,8 +54,14 @@ model::Sight sight_of(vision::Sight sight) {
 
 // What a picture's runs share until all of them have their rows.
 struct Pictures::Source {
+  struct Run {
+    store::Key content;
+    std::int64_t first, count;  // of Encoding::rows
+  };
   vision::Prepared prepared;
+  std::vector<Run> runs;
   std::unique_ptr<const vision::Encoding> encoding;
+  double seconds = 0;    // that it took
   std::size_t left = 0;  // runs without rows
 };
 
@@ -66,10 +82,11 @@ std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, 
   return encoder;
 }
 
-Pictures::Pictures(Engine& engine, const PictureOptions& options)
+Pictures::Pictures(Engine& engine, const PictureOptions& options, std::vector<std::shared_ptr<store::Tier>> tiers)
     : engine_(engine),
       options_(options),
       encoder_(open_encoder_for(engine.model().spec(), engine.options(), options.mmproj, engine.team())),
+      kept_rows_(store::fingerprint_of("rows of pictures, float32"), std::move(tiers)),  // content names the encoder
       team_(engine.team().most()) {}
 
 Pictures::~Pictures() = default;
@@ -92,14 +109,13 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
                       run.places ? "three parts" : "one part", run.places ? "one part" : "three parts (M-RoPE)"),
           options_.mmproj);
     // Computed when the first of its rows is asked for: never where the cache knows all of them.
-    const auto make = [this, source, first = run.first, count = run.grid.count()](model::RowWatch& watch) {
-      return rows_of(*source, first, count, watch);
-    };
+    const auto make = [this, source, r](model::RowWatch& watch) { return rows_of(*source, r, watch); };
+    source->runs.push_back({content_of(key, r), run.first, run.grid.count()});
     *bytes += static_cast<std::uint64_t>((1 + encoder_->deep()) * run.grid.count() * encoder_->width()) * sizeof(float);
     const model::Grid grid = run.places ? model::Grid{run.grid.h, run.grid.w} : model::Grid{};
     out->runs.push_back(
         {run.before, run.after,
-         std::make_shared<const model::RowBlock>(content_of(key, r),
+         std::make_shared<const model::RowBlock>(source->runs[r].content,
                                                  model::RowShape{run.grid.count(), static_cast<int>(encoder_->width()),
                                                                  sight_of(run.sight), grid, encoder_->deep()},
                                                  make)});
@@ -117,25 +133,46 @@ void Pictures::encode(Source& source, model::RowWatch& watch) {
     team_.use(watch.beside_steps() ? std::max(1, team_.most() / 2) : team_.most());
   };
   source.encoding = std::make_unique<const vision::Encoding>(encoder_->encode(source.prepared, team_, between));
+  source.seconds = steady_seconds() - start;
   const std::lock_guard lock(mutex_);
   ++stats_.encoded;
   stats_.rows += source.encoding->count();
   for (const vision::Picture& part : source.prepared.parts)
     stats_.pixels += std::int64_t{part.size.width} * part.size.height;
-  stats_.seconds += steady_seconds() - start;
+  stats_.seconds += source.seconds;
 }
 
-std::vector<float> Pictures::rows_of(Source& source, std::int64_t first, std::int64_t count, model::RowWatch& watch) {
+// Empty: no tier has them.
+std::vector<float> Pictures::load(const store::Key& content, std::size_t floats) {
+  std::vector<float> rows;
+  const auto bytes = kept_rows_.read(name_of(content), store::within(kLoadTime));
+  if (!bytes || bytes->size() != floats * sizeof(float)) return rows;
+  rows.resize(floats);
+  std::memcpy(rows.data(), bytes->data(), bytes->size());
+  return rows;
+}
+
+std::vector<float> Pictures::rows_of(Source& source, std::size_t run, model::RowWatch& watch) {
   const std::lock_guard one(encoding_);
-  if (!source.encoding) encode(source, watch);
-  const vision::Encoding& e = *source.encoding;
+  const auto [content, first, count] = source.runs[run];
   std::vector<float> all;
-  const auto add = [&](const std::vector<float>& rows) {
-    const auto from = rows.begin() + first * e.width;
-    all.insert(all.end(), from, from + count * e.width);
-  };
-  add(e.rows);
-  for (const std::vector<float>& rows : e.deep) add(rows);
+  if (!source.encoding) {
+    all = load(content, static_cast<std::size_t>((1 + encoder_->deep()) * count * encoder_->width()));
+    const std::lock_guard lock(mutex_);
+    if (!all.empty()) stats_.loaded_rows += count;
+  }
+  if (all.empty()) {
+    if (!source.encoding) encode(source, watch);
+    const vision::Encoding& e = *source.encoding;
+    const auto add = [&, first = first, count = count](const std::vector<float>& rows) {
+      const auto from = rows.begin() + first * e.width;
+      all.insert(all.end(), from, from + count * e.width);
+    };
+    add(e.rows);
+    for (const std::vector<float>& rows : e.deep) add(rows);
+    const double cost = 1e6 * source.seconds * static_cast<double>(count) / static_cast<double>(e.count());
+    kept_rows_.keep(name_of(content), std::as_bytes(std::span(all)), cost);
+  }
   if (--source.left == 0) source = {};  // nobody asks again
   return all;
 }

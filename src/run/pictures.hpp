@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/team.hpp"
 #include "run/engine.hpp"
 #include "run/picture_prompt.hpp"
+#include "store/library.hpp"
 
 namespace kvasir::vision {
 class Encoder;
@@ -36,19 +38,27 @@ std::string encoder_beside(const std::string& model, const std::string& mmproj);
 std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, const EngineOptions& options,
                                                   const std::string& path, Team& team);
 
+// Those of a library, if there is one.
+inline std::vector<std::shared_ptr<store::Tier>> tiers_of(const std::optional<store::Library>& library) {
+  if (!library) return {};
+  return {library->tiers().begin(), library->tiers().end()};
+}
+
 class Pictures {
  public:
-  // Throws Error naming the encoder's file, kBadInput for one of another model.
-  Pictures(Engine& engine, const PictureOptions& options);
+  // tiers: where rows are kept besides, the fastest first. Throws Error naming the encoder's file, kBadInput for one of
+  // another model.
+  Pictures(Engine& engine, const PictureOptions& options, std::vector<std::shared_ptr<store::Tier>> tiers);
   ~Pictures();
 
   static constexpr std::string_view kMark = "<image>";
 
   // The picture in a file's bytes. Rows are computed when they are asked for, on the thread that asks and others of its
   // own, as many as the engine has or half of them (model::RowWatch); this must still be there then. Pictures with the
-  // same bytes are decoded and encoded once while they are kept (image_memory). Any thread; one picture is decoded at a
-  // time, which bounds what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have
-  // positions of three parts where the model's have one, or the other way round.
+  // same bytes are decoded and encoded once while they are kept (image_memory), and those with the same pixels are
+  // encoded once while tiers keep their rows. Any thread; one picture is decoded at a time, which bounds what that
+  // takes. Throws Error naming the picture, kUnsupported for encoders whose rows have positions of three parts where
+  // the model's have one, or the other way round.
   std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
   // The bytes of a file, for read(). Throws Error(kIo).
   static std::string bytes_of(const std::string& path);
@@ -65,6 +75,7 @@ class Pictures {
     std::int64_t decoded = 0;  // files
     std::int64_t encoded = 0;
     std::int64_t pixels = 0, rows = 0;  // of what was encoded: as it was resized, and what came of it
+    std::int64_t loaded_rows = 0;       // that tiers had, so that they were not encoded
     double seconds = 0;                 // of encoding
     std::uint64_t bytes = 0;            // kept
   };
@@ -78,7 +89,8 @@ class Pictures {
   };
   struct Source;
   std::shared_ptr<const PromptPicture> made_of(const vision::Picture& picture, std::uint64_t* bytes);
-  std::vector<float> rows_of(Source& source, std::int64_t first, std::int64_t count, model::RowWatch& watch);
+  std::vector<float> rows_of(Source& source, std::size_t run, model::RowWatch& watch);
+  std::vector<float> load(const store::Key& content, std::size_t floats);
   void encode(Source& source, model::RowWatch& watch);
   std::shared_ptr<const PromptPicture> find(const std::string& mark);
   std::shared_ptr<const PromptPicture> find_alive(const std::string& key);
@@ -87,6 +99,7 @@ class Pictures {
   Engine& engine_;
   const PictureOptions options_;
   std::unique_ptr<vision::Encoder> encoder_;
+  const store::Notes kept_rows_;  // by their content
   std::mutex decoding_;
   std::mutex encoding_;       // of the encoder, its threads and what runs share
   Team team_;                 // of as many threads as the engine has

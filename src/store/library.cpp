@@ -72,7 +72,8 @@ Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<s
       tiers_(std::move(tiers)),
       labels_(labels_of(tiers_)),
       pins_(fingerprint_, tiers_),
-      passages_(cache, fingerprint_, tiers_) {
+      passages_(cache, fingerprint_, tiers_),
+      notes_(fingerprint_, tiers_) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   // Without its tail a conversation has no place to restore from, and tails with states are large.
   if (cache.rules().recurrent_bytes(kPageTokens) > 0)
@@ -397,36 +398,6 @@ void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const 
                         .parent = chain.before(sealed),
                         .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
                        piece(ids, sealed * kPageTokens, n), payload));
-}
-
-// A note is a tail of one token that no prompt leads to: names of tenants have no zero byte in front.
-namespace {
-
-constexpr std::int32_t kNoteIds[] = {0};
-
-Key note_root(const Fingerprint& fingerprint, std::string_view name) {
-  return root_key(fingerprint, std::string(1, '\0') + "note " + std::string(name));
-}
-
-}  // namespace
-
-std::optional<std::vector<std::byte>> Library::note(std::string_view name, Deadline deadline) {
-  const Key root = note_root(fingerprint_, name), key = key_of_tail(root, kNoteIds);
-  for (const auto& tier : tiers_) {
-    const auto answers = tier->get({&key, 1}, {.fingerprint = fingerprint_, .deadline = deadline}).take(deadline);
-    const Found& f = answers.front();
-    if (f && f.record.head.kind == Kind::kTail && f.record.head.parent == root && f.record.tokens_are(kNoteIds))
-      return std::vector<std::byte>(f.record.payload.begin(), f.record.payload.end());
-  }
-  return std::nullopt;
-}
-
-void Library::keep_note(std::string_view name, std::span<const std::byte> bytes) {
-  const Key root = note_root(fingerprint_, name);
-  // Worth as much as the dearest records: it is small, and made in seconds.
-  const SharedBytes record = make_record(
-      {.kind = Kind::kTail, .fingerprint = fingerprint_, .parent = root, .cost = 1e7f}, kNoteIds, {&bytes, 1});
-  for (const auto& tier : tiers_) tier->put(key_of_tail(root, kNoteIds), record);
 }
 
 }  // namespace kvasir::store

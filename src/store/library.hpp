@@ -29,6 +29,7 @@
 
 #include "kv/cache.hpp"
 #include "store/chain.hpp"
+#include "store/notes.hpp"
 #include "store/passages.hpp"
 #include "store/pins.hpp"
 #include "store/recent_prompts.hpp"
@@ -132,9 +133,7 @@ class Library {
                    Deadline deadline) {
     return passages_.find(tenant, ids, from, to, deadline);
   }
-  // A few bytes about the model, kept in the tiers under its fingerprint. Nothing: there are none, or no tier answered.
-  std::optional<std::vector<std::byte>> note(std::string_view name, Deadline deadline);
-  void keep_note(std::string_view name, std::span<const std::byte> bytes);
+  const Notes& notes() const { return notes_; }  // about the model, under its fingerprint
   // Keeps a prompt, so that later searches that miss can say where they differ from it.
   void remember(std::string_view tenant, std::span<const std::int32_t> ids) { recent_.add(tenant, ids); }
 
@@ -160,6 +159,7 @@ class Library {
   bool immediate_ = true;
   Pins pins_;
   Passages passages_;
+  const Notes notes_;
   RecentPrompts recent_;
 
   std::mutex mutex_;  // of everything below

@@ -360,7 +360,7 @@ int chat_command(Settings& s) {
     if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
     std::optional<run::Pictures> pictures;
     s.pictures.mmproj = run::encoder_beside(s.engine.model, s.pictures.mmproj);
-    if (!s.pictures.mmproj.empty()) pictures.emplace(engine, s.pictures);
+    if (!s.pictures.mmproj.empty()) pictures.emplace(engine, s.pictures, run::tiers_of(library));
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr,
                              drafting ? &*drafting : nullptr);
     const auto format = open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template,

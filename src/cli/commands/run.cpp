@@ -329,7 +329,7 @@ int run_command(Settings& s) {
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   take_sampling(engine, s.sampling, s.given);
   std::optional<run::Pictures> pictures;  // makes rows while the prompt is computed
-  if (!s.run.image.empty()) pictures.emplace(engine, run::PictureOptions{.mmproj = s.run.mmproj});
+  if (!s.run.image.empty()) pictures.emplace(engine, run::PictureOptions{.mmproj = s.run.mmproj}, tiers);
   run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, pictures ? &*pictures : nullptr, grammar);
   run::check_request(engine, request.request);
 

@@ -104,7 +104,7 @@ class Store final : public Drafter {
     std::vector<std::byte> bytes(sizeof kMagic + 4 * ids.size());
     std::memcpy(bytes.data(), kMagic, sizeof kMagic);
     if (!ids.empty()) std::memcpy(bytes.data() + sizeof kMagic, ids.data(), 4 * ids.size());
-    library_->keep_note(note_of(name), bytes);
+    library_->notes().keep(note_of(name), bytes, store::Notes::kDear);
     tenant.fresh = 0;
     tenant.written = steady_seconds();
   }
@@ -113,7 +113,7 @@ class Store final : public Drafter {
   std::string read(const std::string& name, Tenant& tenant) {
     tenant.written = steady_seconds();
     if (!library_) return {};
-    const auto note = library_->note(note_of(name), store::within(kReadTime));
+    const auto note = library_->notes().read(note_of(name), store::within(kReadTime));
     if (!note) return {};
     constexpr const char* kIgnored = "the texts that an earlier process kept for drafts are ignored: ";
     if (note->size() < sizeof kMagic || std::memcmp(note->data(), kMagic, sizeof kMagic) != 0)

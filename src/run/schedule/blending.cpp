@@ -47,7 +47,7 @@ bool Blending::wants(const Job& job) const {
 bool Blending::recall() {
   if (verdict_) return true;
   if (!test_) {
-    if (const auto kept = library_->note(kNote, store::within(kFindTime)))
+    if (const auto kept = library_->notes().read(kNote, store::within(kFindTime)))
       verdict_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, options_);
     if (!verdict_) test_ = std::make_unique<BlendTest>(engine_, options_);
   }
@@ -63,7 +63,7 @@ void Blending::prove(const std::function<bool()>& go_on) {
     if (!test_->run(go_on)) return;
     verdict_ = test_->verdict();
     const std::string note = to_note(*verdict_, options_);
-    library_->keep_note(kNote, std::as_bytes(std::span(note)));
+    library_->notes().keep(kNote, std::as_bytes(std::span(note)), store::Notes::kDear);
   } catch (const Error& e) {  // no room, or a disk that fails: the next request that asks has it tried again
     proof_failed_ = e.what();
   }
