@@ -29,7 +29,7 @@ std::vector<std::int64_t> message_checkpoints(const ServiceRequest& asked, std::
   std::vector<std::int64_t> points = asked.partings;
   // What follows a picture changes more often than the picture.
   for (const model::RowRun& run : asked.request.runs) points.push_back(run.end());
-  std::erase_if(points, [](std::int64_t at) { return at < kLeastShare; });
+  std::erase_if(points, [](std::int64_t at) { return at < kLeastKept; });
   // The same prompt again takes all but its last token, which must not have a page of its own then.
   if (n % kv::kPageTokens == 1 && n > 1) points.push_back(n - 1);
   if (!asked.checkpoints.empty()) {
@@ -41,8 +41,8 @@ std::vector<std::int64_t> message_checkpoints(const ServiceRequest& asked, std::
   while (last >= 0 && !ends(last)) --last;
   std::int64_t first = 0;
   while (first < last && !ends(first)) ++first;
-  if (last + 1 >= kLeastShare) points.push_back(last + 1);
-  if (first < last && first + 1 >= kLeastShare) points.push_back(first + 1);
+  if (last + 1 >= kLeastKept) points.push_back(last + 1);
+  if (first < last && first + 1 >= kLeastKept) points.push_back(first + 1);
   return points;
 }
 

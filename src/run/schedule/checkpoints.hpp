@@ -12,8 +12,10 @@
 
 namespace kvasir::run {
 
-// Common beginnings below this many tokens are computed again: a step does as much.
+// Common beginnings of requests that run below this many tokens are computed again: a step does as much.
 inline constexpr std::int64_t kLeastShare = 32;
+// Shorter beginnings are not kept: kernels take rows by so many. The system message of Qwen's template has 22 tokens.
+inline constexpr std::int64_t kLeastKept = 16;
 
 // So far into the page of token `at` that the tail's key is that of the pages before.
 std::int64_t page_start(std::int64_t at);

@@ -63,7 +63,7 @@ void Reuse::begin(Job& job) {
       cache.rules().pages_suffice() ? page_waypoints(job.prompt, cache.rules().sinks()) : waypoints(job.prompt, have);
   points.insert(points.end(), inside.begin(), inside.end());
   // Where this prompt parts from an earlier one a third may part too.
-  if (!follows && known.nearest >= have + kLeastShare) points.push_back(known.nearest);
+  if (!follows && known.nearest >= have + kLeastKept) points.push_back(known.nearest);
   job.kept.checkpoints = ahead(std::move(points), job.prompt, have, !cache.rules().pages_suffice());
 }
 
