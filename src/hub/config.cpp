@@ -276,7 +276,8 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   const FolderJson* inner = all.object("text_config");
   const ConfigFields fields = inner ? ConfigFields(*inner, path, "text_config.") : all;
   const auto own = inner ? fields.text_if("model_type") : std::nullopt;
-  out.family = family_of(own ? *own : *type, path);
+  const bool assists = type->ends_with("_assistant");  // the inner type is that of its layers
+  out.family = family_of(own && !assists ? *own : *type, path);
   ConfigReader reader(fields, metadata, out);
   if (out.family.arch == "nemotron_h") {
     const std::vector<std::string> kinds = layer_kinds(reader);
@@ -287,6 +288,7 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
     reader.set("attention.causal", false);
   }
   reader.read();
+  if (assists) read_assistant(reader, all);
   if (const FolderJson* tower = out.family.arch.starts_with("qwen3") ? all.object("vision_config") : nullptr)
     if (const FolderJson* deep = ConfigFields(*tower, path, "vision_config.").array("deepstack_visual_indexes"))
       reader.set("n_deepstack_layers", static_cast<std::int64_t>(deep->size()));

@@ -250,6 +250,19 @@ void read_gemma4(ConfigReader& r) {
   if (r.fields.flag_if("enable_moe_block").value_or(false)) read_experts(r);
 }
 
+void read_assistant(ConfigReader& r, const ConfigFields& around) {
+  r.set("embedding_length_out", around.integer("backbone_hidden_size", 1, ConfigReader::kMost));
+  r.set("nextn_predict_layers", r.layers);
+  r.expect("attention_bias", false);
+  if (r.integer_of({"hidden_size_per_layer_input"}, 0).value_or(0) != 0)
+    r.fields.unsupported("hidden_size_per_layer_input", "is not 0");
+  if (r.integer_of({"num_kv_shared_layers"}, 0).value_or(r.layers) != r.layers)
+    r.fields.unsupported("num_kv_shared_layers", fmt::format("is not the number of layers, {}", r.layers));
+  if (around.flag_if("use_ordered_embeddings").value_or(false))
+    r.set("centroids_used",
+          around.integer("centroid_intermediate_top_k", 1, around.integer("num_centroids", 1, ConfigReader::kMost)));
+}
+
 // DeepSeek-V2 and those like it.
 void read_latent(ConfigReader& r) {
   r.expect("rope_interleave", true);

@@ -24,6 +24,7 @@ enum class Make {
   kByHead,     // rows by KV head: those of its queries, its key's, its value's
   kNumber,     // one number of a layer, which is metadata in GGUF: `to` is the key
   kByFour,     // rows in four parts, each of queries, values and keys
+  kWhole,      // whole numbers of 64 bits, which become floats
 };
 
 struct Rename {

@@ -194,6 +194,10 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"per_layer_projection_norm", "per_layer_proj_norm"},
                                       {"embed_out", "output"},
                                       {"lm_head", "output"},
+                                      {"pre_projection", "nextn.pre_projection"},
+                                      {"post_projection", "nextn.post_projection"},
+                                      {"masked_embedding.centroids", "masked_embd_centroids"},
+                                      {"masked_embedding.token_ordering", "masked_embd_ordering", Make::kWhole},
                                       {"z_L_init", "hrm.z_l_init"}};
 
 }  // namespace kvasir::hub

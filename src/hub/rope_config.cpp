@@ -81,7 +81,7 @@ class RopeReader {
 
   // A part of each head may be left as it is.
   void read_part(const ConfigFields& fields) {
-    if (arch_ == "gemma4") return;
+    if (arch_.starts_with("gemma4")) return;
     auto share = fields.number_if("partial_rotary_factor");
     for (const char* name : {"partial_rotary_factor", "rotary_pct"})
       if (!share) share = config_.number_if(name);
@@ -127,7 +127,7 @@ class RopeReader {
     } else if (kind == "proportional" && arch_ == "lfm3") {
       configuration.extras.push_back({"rope_freqs.weight", proportional_factors(fields, head_)});
     } else {
-      if (kind == "proportional" && arch_ == "gemma4") return;  // its reader says which pairs are turned
+      if (kind == "proportional" && arch_.starts_with("gemma4")) return;  // its reader says which pairs are turned
       fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
                          fmt::format("is '{}', expected default, linear, dynamic, yarn, llama3 or longrope", kind));
     }

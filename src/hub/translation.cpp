@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "hub/head_orders.hpp"
@@ -58,6 +60,23 @@ TensorInfo described(const ShardTensor& t, const std::string& path) {
   return info;
 }
 
+std::vector<float> whole_numbers(const ShardTensor& t, const std::string& path) {
+  if (t.dtype != "I64" || t.shape.size() != 1)
+    fail(Code::kBadInput, t.name, fmt::format("is {}, expected a vector of I64", t.dtype), path);
+  std::vector<float> out;
+  std::vector<bool> seen(t.bytes.size() / sizeof(std::int64_t));
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    std::int64_t n;
+    std::memcpy(&n, t.bytes.data() + i * sizeof n, sizeof n);
+    if (n < 0 || std::cmp_greater_equal(n, seen.size()) || seen[static_cast<std::size_t>(n)])
+      fail(Code::kBadInput, t.name, fmt::format("has {} at {}, expected every number below {} once", n, i, seen.size()),
+           path);
+    seen[static_cast<std::size_t>(n)] = true;
+    out.push_back(static_cast<float>(n));
+  }
+  return out;
+}
+
 // Rows times the family's factors.
 TensorInfo times_factors(const Configuration& c, const Place& place, TensorInfo info, const std::string& path) {
   if (c.factors.empty() || place.layer < 0 || !place.name.ends_with(kWeight)) return info;
@@ -107,6 +126,7 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
   if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
   const Place place = place_of(configuration_.family, t.name, path);
   if (unused(configuration_, place)) return;
+  if (place.make == Make::kWhole) return list_.add_floats(place.name, whole_numbers(t, path));
   if (place.make == Make::kNumber) return put_number(place, t, quant_of(t, path), path);
   put(t.name, described(t, path), path);
 }

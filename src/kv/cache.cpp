@@ -7,8 +7,9 @@
 
 namespace kvasir::kv {
 
-CacheState::CacheState(Team& team, const CacheShape& shape, const CacheOptions& options)
-    : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors, options.key_metrics,
+CacheState::CacheState(Team& team_in, const CacheShape& shape, const CacheOptions& options)
+    : team(team_in),
+      arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors, options.key_metrics,
             options.disk, options.device),
       attention(team, arena, options.max_sequences),
       recurrence(team, arena),
@@ -71,6 +72,9 @@ std::int64_t Cache::position(const Sequence& sequence, std::int64_t ahead) {
 const Rules& Cache::rules() const { return state_->rules; }
 SequenceBytes& Cache::bytes() { return state_->bytes; }
 Borrowing& Cache::borrowing() { return state_->borrowing; }
+std::unique_ptr<Reader> Cache::reader(std::span<const ReaderLayer> layers, int sequences) {
+  return std::make_unique<Reader>(state_->team, *state_, layers, sequences);
+}
 std::int64_t Cache::draft_room(const Sequence& s) const {
   if (s.borrowed) return 0;
   return std::min((s.length / kPageTokens + 1) * kPageTokens, state_->arena.layout.next_seal(s.length)) - 1 - s.length;

@@ -23,6 +23,7 @@
 #include "kv/borrowing.hpp"
 #include "kv/device.hpp"
 #include "kv/options.hpp"
+#include "kv/reader.hpp"
 #include "kv/rules.hpp"
 #include "kv/sequence_bytes.hpp"
 
@@ -54,6 +55,8 @@ class Cache {
   const Rules& rules() const;
   SequenceBytes& bytes();
   Borrowing& borrowing();
+  // For at most `sequences` queries at once of a model that reads these layers; the cache must outlive it.
+  std::unique_ptr<Reader> reader(std::span<const ReaderLayer> layers, int sequences);
 
   // Sequences. All of these are for between steps.
   Sequence* create();                // empty. Throws Error(kMemory) when max_sequences are in use

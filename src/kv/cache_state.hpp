@@ -47,6 +47,7 @@ struct CacheState {
   }
   Meter& meter() { return attention.selection().meter(); }
 
+  Team& team;
   Arena arena;
   Attention attention;
   Recurrence recurrence;

@@ -13,7 +13,7 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
       head_(head),
       few_(part.few),
       list_(list),
-      size_(fold_size(step.layer(), many ? kItemRows : step.arena.layout.few_rows(), many)),
+      size_(fold_size(step.layer(), many ? kItemRows : step.plan.few_rows(), many)),
       scratch_(),
       rows_((scratch_.place(step.scratch(worker), size_), step.load_queries(part, head, token, tokens, scratch_.q))),
       raw_{

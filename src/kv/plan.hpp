@@ -92,6 +92,7 @@ class Plan {
   void read_all(const Part& part) { parts_[static_cast<std::size_t>(&part - parts_.data())].chosen = false; }
 
   const LayerLayout& layer() const { return *layer_; }
+  int few_rows() const { return layout_.few_rows(); }
   std::span<const Part> parts() const { return parts_; }
   // Parts that seal and append before any item runs. A part with few rows that seals nothing is not among them: its
   // items append their own tokens.

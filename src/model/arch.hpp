@@ -23,6 +23,9 @@ struct Arch {
   LayerSpec (*block)(const Hparams& h, int block) = nullptr;
   // How folders of Hugging Face say it; empty: none are read. The first one's names are those of adapters, too.
   std::vector<hub::Family> hub = {};
+  // Models of that architecture, whose cache it reads: it drafts for them and runs by no other way
+  // (model/assistant.hpp). Empty: it is a model itself.
+  std::string_view drafts_for = {};
 };
 
 std::span<const Entry<Arch>> archs();

@@ -56,15 +56,20 @@ std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int
 }
 
 Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
-    : Forward(team, model, &cache, max_tokens, max_logits) {
-  KVASIR_CHECK(model.spec().causal);
+    : Forward(team, model, {.cache = &cache}, max_tokens, max_logits) {
+  KVASIR_CHECK(model.spec().causal && !model.spec().embedding.given);
 }
 
-Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team, model, nullptr, max_tokens, 0) {
+Forward::Forward(Team& team, const Model& model, kv::Reader& reader, int texts)
+    : Forward(team, model, {.reader = &reader}, texts, texts) {
+  KVASIR_CHECK(model.spec().embedding.given);
+}
+
+Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team, model, {}, max_tokens, 0) {
   KVASIR_CHECK(!model.spec().causal);
 }
 
-Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits)
+Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits)
     : spec_(model.spec()),
       weights_(model.layers()),
       max_logits_(max_logits),
@@ -75,7 +80,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
         ScratchPlan plan = plan_scratch(spec_, max_tokens, max_logits, team.size(), memory_.data());
         return Scratch::place(plan);
       }()),
-      step_(team, spec_, cache, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
+      step_(team, spec_, attends, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
       embed_(step_, scratch_.embed),
       feed_(step_, weights_, scratch_.feed),
       head_(step_, scratch_.logits) {
@@ -116,7 +121,7 @@ void Forward::look(std::span<const Input> inputs, int layer, const Observer& obs
 void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
   if (step_.cache) step_.cache->begin(step_.slices);
   try {
-    embed_.embed(inputs);
+    spec_.embedding.given ? embed_.take_given(inputs) : embed_.embed(inputs);
     if (spec_.embedding.layers) embed_.make_inputs(inputs);
     if (spec_.embedding.join) embed_.join(inputs);
     step_.compute_angles();
@@ -246,6 +251,11 @@ std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const 
   std::vector<float> rows(tokens.size() * dim);
   for (std::size_t i = 0; i < tokens.size(); ++i) embed_.row(tokens[i], rows.data() + i * dim);
   return rows;
+}
+
+void Forward::next_of(int row, float* out) const {
+  KVASIR_CHECK(row >= 0 && row < step_.rows);
+  head_.next(row, out);
 }
 
 void Forward::state_of(int row, float* out) const {

@@ -24,6 +24,9 @@ class Forward {
   // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive
   // it.
   Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
+  // Of a model that reads the keys and values of another one's cache (model/assistant.hpp), for up to `texts` of that
+  // model's texts. Every input is one token behind such a text, with its `states`; nothing is appended.
+  Forward(Team& team, const Model& model, kv::Reader& reader, int texts);
   // Of an encoder (ModelSpec::causal is false). Every input is a whole text, without a sequence, and wants no logits.
   Forward(Team& team, const Model& model, int max_tokens);
 
@@ -57,6 +60,8 @@ class Forward {
   std::vector<float> rows_of(std::span<const std::int32_t> tokens) const;
   // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
   void state_of(int row, float* out) const;
+  // What Head::next makes of it. (Head::next.rows)
+  void next_of(int row, float* out) const;
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
   std::vector<float> rank(std::span<const float> state) { return head_.rank(state); }
   // A text's vector of the states that were pooled: (ModelSpec::vector_width) of (dim).
@@ -84,7 +89,7 @@ class Forward {
 
     static Scratch place(ScratchPlan& plan);
   };
-  Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits);
+  Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits);
   int begin(std::span<const Input> inputs);
   void pass(std::span<const Input> inputs, int layers, bool ends);
   void project(cpu::Rows& rows, int layer);

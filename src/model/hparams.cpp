@@ -76,7 +76,9 @@ Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : ArchMeta
   blocks_ = static_cast<int>(integer("block_count", 1, kMostNumber));
   if (blocks_ > 4096) bad("block_count", "is " + std::to_string(blocks_) + ", expected at most 4096");
   // The last ones predict further tokens; the next one is computed without them.
-  layers_ = blocks_ - static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0));
+  // The assistants are nothing but such layers.
+  layers_ = blocks_ -
+            (entry_->drafts_for.empty() ? static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0)) : 0);
   dim_ = static_cast<int>(integer("embedding_length", 1, kMostNumber));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
   tokens_ = tokens > 0 ? tokens : context_;
@@ -162,6 +164,11 @@ bool Hparams::scales_matrices(std::string_view name) const {
 
 ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);
+  if (!h.entry().drafts_for.empty())
+    throw Error(Code::kUnsupported,
+                "is a model that drafts for others (general.architecture '" + h.arch() +
+                    "'); expected the model itself, for which --draft assistant:FILE takes this file",
+                file.metadata().path());
   check_has_layers(file, h.layers());
   ModelSpec spec = h.entry().describe(h);
   read_pooling(h, spec);

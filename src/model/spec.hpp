@@ -420,6 +420,19 @@ struct Embedding {
   LayerInputs layers = {};
   Join join = {};
   Vector second = {};  // (dim): where the second stream begins; absent: no layer has one
+  // Of a model that drafts for another one (model/assistant.hpp): rows are given(s), where s comes with the token, and
+  // the tokens' own are not read.
+  Linear given = {};
+};
+
+// Tokens in groups of one size. Logits are computed of the groups whose centroids have the largest products with what
+// the output matrix reads; all others get the least of these less 1.
+struct TokenGroups {
+  Linear centroids = {};  // (groups, dim)
+  Vector order = {};      // (vocab): token ids, group behind group
+  int used = 0;           // groups
+
+  explicit operator bool() const { return static_cast<bool>(centroids); }
 };
 
 struct Head {
@@ -427,6 +440,8 @@ struct Head {
   Linear output = {};  // (vocab, dim); tied: the tensor of the embedding. Absent: the model writes no texts
   float scale = 1.0f;
   float soft_cap = 0;  // 0: none
+  TokenGroups groups = {};
+  Linear next = {};  // (n, dim): of a model that drafts, what of its state the next draft token is made of
 };
 
 // Scores of a text: output(norm(act(dense x))), or output(x). Of encoders x is the first token's state or the mean of

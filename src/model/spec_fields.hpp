@@ -199,15 +199,23 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Embedding> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [tokens, scale, positions, types, norm, layers, join, second] = s;
+  auto& [tokens, scale, positions, types, norm, layers, join, second, given] = s;
   KVASIR_TELL(f, tokens, scale, positions, types, norm, layers);
   if (join) f("join", join);  // the text of models without one is what it was before there were any
   if (second) f("second", second);
+  if (given) f("given", given);
+}
+template <Part<TokenGroups> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [centroids, order, used] = s;
+  KVASIR_TELL(f, centroids, order, used);
 }
 template <Part<Head> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [norm, output, scale, soft_cap] = s;
+  auto& [norm, output, scale, soft_cap, groups, next] = s;
   KVASIR_TELL(f, norm, output, scale, soft_cap);
+  if (groups) f("groups", groups);  // as Embedding::join
+  if (next) f("next", next);
 }
 template <Part<Rank> S, class F>
 void each_field(S& s, F&& f) {

@@ -43,6 +43,7 @@ struct Round {
   const Acceptance* acceptance = nullptr;  // of this drafter in this text
   DraftText* text = nullptr;
   std::vector<DraftToken>* draft_tokens = nullptr;  // room for kMostDraft; empty
+  kv::Sequence* sequence = nullptr;                 // of the model's cache: all of `ids` but the last
 };
 
 // What a step computed of a text, for drafters that read the model's states.

@@ -36,7 +36,8 @@ const OptionTable<DraftOptions>& draft_table() {
       "draft",
       {{"draft",
         &O::draft,
-        {.help = "draft further tokens and compute them together with the next one: lookup, store, mtp, mtp:FILE or "
+        {.help = "draft further tokens and compute them together with the next one: lookup, store, mtp, mtp:FILE, "
+                 "assistant:FILE or "
                  "model:FILE (see `kvasir registries`); several are asked in their order. Answers stay what they are",
          .placeholder = "NAME"}},
        {"draft_tokens",
@@ -174,7 +175,7 @@ void Drafting::ask(std::size_t drafter, std::span<Text* const> texts, double rat
       }
     }
     rounds_.push_back({t->ids, std::min(t->most, options_.draft_tokens), row + cost, t->answer, &s.acceptance,
-                       s.text.get(), &s.draft_tokens});
+                       s.text.get(), &s.draft_tokens, t->sequence});
   }
   if (rounds_.empty()) return;
   asked_.clear();

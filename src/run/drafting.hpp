@@ -54,6 +54,7 @@ class Drafting {
     std::vector<Source> sources;
     // Of this step.
     std::span<const std::int32_t> ids;  // prompt and answer
+    kv::Sequence* sequence = nullptr;   // of the model's cache
     int most = 0;                       // draft tokens that the answer and the cache have room for
     Source* from = nullptr;             // whose draft tokens may be computed
     std::vector<std::int32_t> fed;      // the answer's last token and the draft tokens that are computed

@@ -4,39 +4,20 @@
 #include <cmath>
 
 #include "hub/config_reader.hpp"
-#include "model/blocks.hpp"
 #include "model/expert_blocks.hpp"
+#include "model/gemma4_blocks.hpp"
 
 namespace kvasir::model::archs_gemma4 {
 namespace {
 
-constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
-constexpr int kMostHead = 4096;
-
 Attention mixer(const Names& n, int owner) {
   const Hparams& h = n.h();
-  const int l = n.layer();
-  Attention a;
-  a.window = h.window(l, 0);
-  const bool local = a.window > 0;
-  a.heads = h.heads(l);
-  a.kv_heads = h.kv_heads(l);
-  const auto size = [&](const std::string& key) {
-    const std::int64_t d = h.integer(local ? key + "_swa" : key, 8, kMostHead);
-    if (d % 8 != 0) h.unsupported(key, "is no multiple of 8");
-    return static_cast<int>(d);
-  };
-  a.d = size("attention.key_length");
-  a.dv = size("attention.value_length");
-  a.scale = 1.0f;
-  a.rope = local ? 1 : 0;
+  Attention a = gemma4_heads(n);
   const std::int64_t queries = std::int64_t{a.heads} * a.d, keys = std::int64_t{a.kv_heads} * a.d,
                      values = std::int64_t{a.kv_heads} * a.dv;
   const bool fused = n.has("attn_qkv");
   const Linear all = n.linear("attn_qkv", queries + keys + values, h.dim());
   a.q = fused ? part_of(all, 0, queries) : n.linear("attn_q", queries, h.dim());
-  a.q_norm = n.rms("attn_q_norm", a.d);
-  a.o = n.linear("attn_output", h.dim(), std::int64_t{a.heads} * a.dv);
   a.kv_of = owner;
   if (owner >= 0) return a;
   a.k = fused ? part_of(all, queries, keys) : n.linear("attn_k", keys, h.dim());
@@ -89,15 +70,6 @@ LayerInputs inputs(const Hparams& h, std::int64_t width) {
           .scale = std::sqrt(static_cast<float>(width))};
 }
 
-Rope local_rope(const Hparams& h) {
-  Rope rope{kPairs, {}, 1.0f, {}};
-  const std::int64_t n = h.integer("rope.dimension_count_swa", 2, h.integer("attention.key_length_swa", 8, kMostHead));
-  const double base = h.number_or("rope.freq_base_swa", 10000.0);
-  for (std::int64_t i = 0; i < n / 2; ++i)
-    rope.frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(n)));
-  return rope;
-}
-
 ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
@@ -122,7 +94,7 @@ ModelSpec describe(const Hparams& h) {
     if (n.has("layer_output_scale")) layer.output_scale = n.vector("layer_output_scale.weight", 1);
     m.layers.push_back(layer);
   }
-  m.ropes = {h.rope(kPairs, static_cast<int>(h.integer("attention.key_length", 8, kMostHead))), local_rope(h)};
+  m.ropes = gemma4_ropes(h);
   return m;
 }
 
@@ -133,7 +105,7 @@ constexpr hub::Rename kNames[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.wei
                                   {"router.proj", "ffn_gate_inp"},
                                   {"router.scale", "ffn_gate_inp.scale"},
                                   {"router.per_expert_scale", "ffn_down_exps.scale"},
-                                  {"layer_scalar", "layer_output_scale.weight"},
+                                  kGemma4Scalar,
                                   {"per_layer_input_gate", "inp_gate"},
                                   {"per_layer_projection", "proj"},
                                   {"post_per_layer_input_norm", "post_norm"},

@@ -15,7 +15,8 @@ using kernel::ops;
 }  // namespace
 
 Embedder::Scratch Embedder::Scratch::place(ScratchPlan& plan) {
-  const std::int64_t joined = plan.spec.embedding.join.both.columns;
+  const Embedding& e = plan.spec.embedding;
+  const std::int64_t joined = e.given ? e.given.columns : e.join.both.columns;
   const std::int64_t inputs = plan.spec.embedding.layers.projection.rows;
   plan.widths.input = std::max(plan.widths.input, joined);
   for (const LayerSpec& layer : plan.spec.layers) plan.gates = std::max(plan.gates, layer.input.gate.rows);
@@ -66,6 +67,17 @@ void Embedder::embed(std::span<const Input> inputs) {
       if (e.norm) apply(e.norm, x, x, dim);
       if (e.second) std::copy_n(e.second.bound, dim, s_.second + row_at * dim);
     }
+}
+
+void Embedder::take_given(std::span<const Input> inputs) {
+  const Linear& given = step_.spec.embedding.given;
+  float* to = s_.joined;
+  for (const Input& in : inputs) {
+    KVASIR_CHECK(in.states);
+    to = std::copy_n(in.states, static_cast<std::int64_t>(in.tokens.size()) * given.columns, to);
+  }
+  cpu::Rows rows = step_.whole();
+  step_.multiply(rows, s_.joined, {}, {{given, step_.scratch.x}});
 }
 
 void Embedder::join(std::span<const Input> inputs) {

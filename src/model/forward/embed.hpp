@@ -12,7 +12,7 @@ namespace kvasir::model {
 class Embedder {
  public:
   struct Scratch {
-    float* joined;        // (max_tokens, 2 dim), with Embedding::join
+    float* joined;        // (max_tokens, 2 dim), with Embedding::join; (max_tokens, columns), with Embedding::given
     float* inputs;        // (max_tokens, input_width): of all layers, with Embedding::layers
     float* token_inputs;  // (threads, input_width)
     std::int64_t input_width;
@@ -26,6 +26,8 @@ class Embedder {
   void row(std::int32_t token, float* out) const;
   // To the residual stream: tokens' rows or those of their runs, with learned positions and types, normed.
   void embed(std::span<const Input> inputs);
+  // To the residual stream in place of these: what Embedding::given makes of the rows that come with the tokens.
+  void take_given(std::span<const Input> inputs);
   // Makes one row of those and the states that come with the tokens (Embedding::join).
   void join(std::span<const Input> inputs);
   // Makes what the embedding has for every layer (Embedding::layers) of the rows that embed() gave.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.hpp"
 #include "kernel/ops.hpp"
@@ -42,6 +43,13 @@ void OutputHead::state(int row, float* out) const {
   norm ? apply(norm, x, out, step_.spec.dim) : void(std::copy_n(x, step_.spec.dim, out));
 }
 
+void OutputHead::next(int row, float* out) const {
+  const Head& head = step_.spec.head;
+  KVASIR_CHECK(head.next);
+  cpu::Rows rows = step_.scratch.rows.whole(1);
+  step_.multiply(rows, step_.scratch.x + row * step_.spec.dim, head.norm, {{head.next, out}});
+}
+
 std::vector<float> OutputHead::rank(std::span<const float> state) const {
   const Rank& rank = step_.spec.rank;
   KVASIR_CHECK(rank && static_cast<std::int64_t>(state.size()) == step_.spec.dim);
@@ -78,11 +86,47 @@ std::vector<float> OutputHead::multiply_one(const Linear& l, const std::vector<f
   return y;
 }
 
+// Of one row: TokenGroups. Few rows of the output matrix are read, each as floats.
+void OutputHead::multiply_chosen(const float* x, float* logits) const {
+  const Head& head = step_.spec.head;
+  const TokenGroups& groups = head.groups;
+  const std::int64_t dim = step_.spec.dim, size = step_.spec.vocab / groups.centroids.rows;
+  std::vector<float> scores(static_cast<std::size_t>(groups.centroids.rows));
+  cpu::Rows rows = step_.scratch.rows.whole(1);
+  step_.multiply(rows, x, head.norm, {{groups.centroids, scores.data()}});
+  std::vector<std::int64_t> chosen(scores.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  std::partial_sort(chosen.begin(), chosen.begin() + groups.used, chosen.end(), [&](std::int64_t a, std::int64_t b) {
+    const float of_a = scores[static_cast<std::size_t>(a)], of_b = scores[static_cast<std::size_t>(b)];
+    return of_a != of_b ? of_a > of_b : a < b;
+  });
+  std::vector<float> state(static_cast<std::size_t>(dim)), products(static_cast<std::size_t>(groups.used * size));
+  apply(head.norm, x, state.data(), dim);
+  const auto token = [&](std::int64_t i) {
+    const std::int64_t of = chosen[static_cast<std::size_t>(i / size)] * size + i % size;
+    return static_cast<std::int64_t>(groups.order.bound[of]);
+  };
+  step_.team.parallel_for(groups.used * size, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    std::vector<float> row(static_cast<std::size_t>(dim));
+    for (std::int64_t i = begin; i < end; ++i) {
+      head.output.bound.unpack_row(token(i), row.data());
+      float sums[4] = {};
+      for (std::int64_t c = 0; c < dim; ++c)
+        sums[c % 4] += row[static_cast<std::size_t>(c)] * state[static_cast<std::size_t>(c)];
+      products[static_cast<std::size_t>(i)] = sums[0] + sums[1] + sums[2] + sums[3];
+    }
+  });
+  std::fill_n(logits, step_.spec.vocab, *std::min_element(products.begin(), products.end()) - 1.0f);
+  for (std::int64_t i = 0; i < groups.used * size; ++i) logits[token(i)] = products[static_cast<std::size_t>(i)];
+}
+
 std::span<const float> OutputHead::multiply(const float* x, int count, const float* const* scales) const {
   const Head& head = step_.spec.head;
   const std::int64_t vocab = step_.spec.vocab;
   KVASIR_CHECK(count == 0 || head.output);
-  if (count > 0) {
+  if (head.groups) {
+    for (int r = 0; r < count; ++r) multiply_chosen(x + r * step_.spec.dim, logits_ + r * vocab);
+  } else if (count > 0) {
     cpu::Rows rows = step_.scratch.rows.whole(count);
     rows.scales = scales;
     step_.multiply(rows, x, head.norm, {{head.output, logits_}});

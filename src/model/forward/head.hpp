@@ -24,6 +24,8 @@ class OutputHead {
   }
   // The normed state of a row. (dim)
   void state(int row, float* out) const;
+  // Head::next of that. (Head::next.rows)
+  void next(int row, float* out) const;
   // ModelSpec::rank of such a state: (labels).
   std::vector<float> rank(std::span<const float> state) const;
   // ModelSpec::projections of what was pooled: (vector_width).
@@ -33,6 +35,7 @@ class OutputHead {
   std::vector<float> multiply_one(const Linear& l, const std::vector<float>& x) const;
   // scales: of the adapters, of every row; null: they add to none.
   std::span<const float> multiply(const float* x, int count, const float* const* scales) const;
+  void multiply_chosen(const float* x, float* logits) const;
 
   const StepState& step_;
   float* const logits_;

@@ -28,8 +28,15 @@ StepState::Scratch StepState::Scratch::place(ScratchPlan& plan) {
   return s;
 }
 
-StepState::StepState(Team& t, const ModelSpec& m, kv::Cache* c, int most, bool in_tiles, const Scratch& s)
-    : team(t), spec(m), cache(c), max_tokens(most), tiles(in_tiles), scratch(s), products(team, scratch.rows) {
+StepState::StepState(Team& t, const ModelSpec& m, Attends a, int most, bool in_tiles, const Scratch& s)
+    : team(t),
+      spec(m),
+      cache(a.cache),
+      reader(a.reader),
+      max_tokens(most),
+      tiles(in_tiles),
+      scratch(s),
+      products(team, scratch.rows) {
   for (const Rope& r : spec.ropes) turns.push_back({r.frequencies.data(), pairs_of(r), r.pairs});
   const auto n = static_cast<std::size_t>(max_tokens);
   slices.reserve(n);
@@ -50,7 +57,7 @@ int StepState::begin(std::span<const Input> inputs) {
     const int count = static_cast<int>(in.tokens.size());
     KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
     slices.push_back({in.sequence, rows, count, in.decode});
-    KVASIR_CHECK((in.sequence != nullptr) == (cache != nullptr));
+    KVASIR_CHECK((in.sequence != nullptr) == (cache != nullptr || reader != nullptr) && (!reader || count == 1));
     for (int i = 0; i < count; ++i) {
       positions.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
       KVASIR_CHECK(in.runs.empty() || positions.back() == in.at + i);

@@ -22,7 +22,9 @@ struct Input {
   std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab), or of rows
   int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
   bool decode = false;                   // the tokens were generated: see kv::Slice
-  const float* states = nullptr;         // with Embedding::join: (tokens, dim), what is read with them
+  // With Embedding::join: (tokens, dim), what is read with them; with Embedding::given: (tokens, columns), in their
+  // place.
+  const float* states = nullptr;
   std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
   std::span<const RowRun> runs = {};     // of the text, with the rows that stand in it ...
   std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens
@@ -49,6 +51,12 @@ struct Angles {
   void rotate(float* head) const { kernel::ops().rope(head, cos, sin, pairs, layout); }
 };
 
+// Where attention's keys and values are: in a cache of the model's own, or in another model's, or (none) in the step.
+struct Attends {
+  kv::Cache* cache = nullptr;
+  kv::Reader* reader = nullptr;
+};
+
 struct StepState {
   struct Scratch {
     float* x;                 // (max_tokens, dim)
@@ -60,8 +68,7 @@ struct StepState {
     static Scratch place(ScratchPlan& plan);
   };
 
-  // cache: null for an encoder.
-  StepState(Team& team, const ModelSpec& spec, kv::Cache* cache, int max_tokens, bool tiles, const Scratch& scratch);
+  StepState(Team& team, const ModelSpec& spec, Attends attends, int max_tokens, bool tiles, const Scratch& scratch);
 
   // Takes in the rows of a step, and says how many of them want logits.
   int begin(std::span<const Input> inputs);
@@ -103,7 +110,8 @@ struct StepState {
 
   Team& team;
   const ModelSpec& spec;
-  kv::Cache* const cache;
+  kv::Cache* const cache;  // null: see Attends
+  kv::Reader* const reader;
   const int max_tokens;
   const bool tiles;
   const Scratch scratch;

@@ -37,6 +37,7 @@ void Speculation::draft(const Jobs& running) {
     std::int64_t room = std::min(engine_.cache().draft_room(*job->sequence), engine_.context() - cached - 2);
     if (most >= 0) room = std::min(room, most - job->written() - 1);
     job->draft->ids = job->ids;
+    job->draft->sequence = job->sequence;
     job->draft->most = static_cast<int>(std::clamp<std::int64_t>(room, 0, kMostDraft));
     drafted_.push_back(job->draft.get());
   }
