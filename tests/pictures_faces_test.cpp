@@ -167,11 +167,23 @@ TEST_P(PictureFaces, OfSeveralModelsEachHasItsEncoder) {
   o.serve.encoders = {"two=" + vision::golden("gemma4uv.gguf"), "one=" + vision::golden(GetParam())};
   cli::settle_models(o);
   PictureServer server(o);
+  // All say what they read, before one of them is loaded and afterwards.
+  const auto expect_vision = [&] {
+    const Json models = server.answer("/v1/models", nullptr)["data"];
+    for (const Json& m : models) {
+      const bool sees = m["id"] != "blind";
+      EXPECT_EQ(m["kvasir"]["vision"], sees) << m;
+      EXPECT_EQ(m["input_modalities"].size(), sees ? 2u : 1u) << m;
+      EXPECT_EQ(server.answer("/api/show", {{"model", m["id"]}})["capabilities"].back() == "vision", sees) << m;
+    }
+  };
+  expect_vision();
   const Json asked = list(says("user", list(picture(png("64x64.png")), part("What?"))));
   const Json one = server.chat(asked, {{"model", "one"}}), two = server.chat(asked, {{"model", "two"}});
   EXPECT_NE(prompt_tokens(one), prompt_tokens(two));  // 280 rows of Gemma 4's
   EXPECT_EQ(prompt_tokens(server.chat(asked, {{"model", "one"}})), prompt_tokens(one));
   EXPECT_EQ(server.ask("/v1/chat/completions", {{"messages", asked}, {"model", "blind"}}).status, 400);
+  expect_vision();
 }
 
 TEST_P(PictureFaces, TheTemplatesOwnTokenIsNotDoubled) {

@@ -250,6 +250,7 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
       // Opened and given back: a wrong one is an error now, not when the model is wanted.
       const std::size_t before = tensor::allocated_bytes(tensor::Tag::kWeights);
       Team team(1);
+      offer.vision = true;
       const auto encoder = run::open_encoder_for(spec, s.engine, s.pictures.mmproj, team);
       offer.bytes +=
           static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights) - before) + s.pictures.image_memory;

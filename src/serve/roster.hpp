@@ -31,6 +31,7 @@ class Resident {
 // A model that may be asked for.
 struct Offer {
   run::ModelCard card;                              // as its file says without being loaded; the names of all differ
+  bool vision = false;                              // it has an encoder of pictures
   std::int64_t bytes = 0;                           // that it takes while it is loaded
   std::function<std::unique_ptr<Resident>()> load;  // Throws Error
 };

@@ -7,6 +7,7 @@
 #include "serve/chat.hpp"
 #include "serve/exchange.hpp"
 #include "serve/families/ollama.hpp"
+#include "serve/model_json.hpp"
 #include "serve/roster.hpp"
 #include "serve/route.hpp"
 
@@ -30,9 +31,9 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   // Of a model that is not loaded, what its file says.
   const auto loaded = context.shared->roster ? context.shared->roster->peek(*name) : nullptr;
   const ChatFormat* const chat = loaded ? loaded->chat : context.chat;
-  const run::ModelCard card = loaded                   ? loaded->service.card()
-                              : context.shared->roster ? context.shared->roster->entry(*name).card
-                                                       : context.service.card();
+  const Roster::Entry model =
+      context.shared->roster ? context.shared->roster->entry(*name) : std::move(known_models(context).front());
+  const run::ModelCard& card = model.card;
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
@@ -46,7 +47,7 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
                        {"general.parameter_count", card.parameters},
                        {a + ".context_length", card.context},
                        {a + ".vocab_size", card.vocabulary}}},
-                     {"capabilities", capabilities(chat, (loaded ? loaded->pictures : context.pictures) != nullptr)},
+                     {"capabilities", capabilities(chat, model.vision)},
                      {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 
