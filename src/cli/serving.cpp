@@ -17,6 +17,7 @@
 #include "model/hparams.hpp"
 #include "run/fingerprint.hpp"
 #include "run/model_card.hpp"
+#include "sound/encoder.hpp"
 #include "store/spec.hpp"
 #include "tensor/buffer.hpp"
 #include "vision/encoder.hpp"
@@ -251,6 +252,9 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
       const std::size_t before = tensor::allocated_bytes(tensor::Tag::kWeights);
       Team team(1);
       const auto encoder = run::open_encoder_for(spec, s.engine, s.pictures.mmproj, team);
+      const auto sounds = run::open_sounds_for(spec, s.engine, s.pictures.mmproj, team);
+      offer.vision = true;
+      offer.audio = sounds != nullptr;
       offer.bytes +=
           static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights) - before) + s.pictures.image_memory;
     }

@@ -1,5 +1,5 @@
-// Pictures in prompts: an encoder beside the model makes rows of them, which stand in the text as the encoder's file
-// says, between its special tokens.
+// Pictures and sounds in prompts: encoders beside the model make rows of them, which stand in the text as the encoders'
+// file says, between its special tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.hpp"
 #include "base/options.hpp"
 #include "base/team.hpp"
 #include "run/engine.hpp"
 #include "run/picture_prompt.hpp"
+
+namespace kvasir::sound {
+class SoundEncoder;
+}
 
 namespace kvasir::vision {
 class Encoder;
@@ -36,13 +41,17 @@ std::string encoder_beside(const std::string& model, const std::string& mmproj);
 std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, const EngineOptions& options,
                                                   const std::string& path, Team& team);
 
+// The same of what file or folder `path` has for sounds; null when it has nothing, and for "".
+std::unique_ptr<sound::SoundEncoder> open_sounds_for(const model::ModelSpec& spec, const EngineOptions& options,
+                                                     const std::string& path, Team& team);
+
 class Pictures {
  public:
   // Throws Error naming the encoder's file, kBadInput for one of another model.
   Pictures(Engine& engine, const PictureOptions& options);
   ~Pictures();
 
-  static constexpr std::string_view kMark = "<image>";
+  static constexpr std::string_view kMark = "<image>", kSoundMark = "<audio>";
 
   // The picture in a file's bytes. Rows are computed when they are asked for, on the thread that asks and others of its
   // own, as many as the engine has or half of them (model::RowWatch); this must still be there then. Pictures with the
@@ -50,23 +59,28 @@ class Pictures {
   // time, which bounds what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have
   // positions of three parts where the model's have one, or the other way round.
   std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
-  // The bytes of a file, for read(). Throws Error(kIo).
+  // The same of a sound. Throws Error besides, kUnsupported naming the sound, where the model hears none.
+  std::shared_ptr<const PromptPicture> read_sound(std::string_view file, const std::string& name);
+  bool hears() const { return sounds_ != nullptr; }
+  // The bytes of a file, for read() and read_sound(). Throws Error(kIo).
   static std::string bytes_of(const std::string& path);
 
-  // Each picture where `text` says kMark, or all in front of it where it says that nowhere. Throws Error naming "image"
-  // for another number of marks than pictures. add_bos, special: as text::EncodeOptions has them; special is about
-  // `text` alone.
+  // Each picture where `text` says kMark, or all in front of it where it says that nowhere; sounds and kSoundMark in
+  // the same way, behind pictures that are in front. Throws Error naming "image" or "audio" for another number of marks
+  // than pictures or sounds. add_bos, special: as text::EncodeOptions has them; special is about `text` alone.
   PicturePrompt place(const std::string& text, const std::vector<std::shared_ptr<const PromptPicture>>& pictures,
-                      bool add_bos, bool special) const;
+                      const std::vector<std::shared_ptr<const PromptPicture>>& sounds, bool add_bos,
+                      bool special) const;
 
   struct Stats {
-    std::int64_t read = 0;     // pictures that were asked for
-    std::int64_t found = 0;    // of them: the same bytes, or the same pixels, were there
+    std::int64_t read = 0;     // pictures and sounds that were asked for
+    std::int64_t found = 0;    // of them: the same bytes, or the same pixels or samples, were there
     std::int64_t decoded = 0;  // files
     std::int64_t encoded = 0;
-    std::int64_t pixels = 0, rows = 0;  // of what was encoded: as it was resized, and what came of it
-    double seconds = 0;                 // of encoding
-    std::uint64_t bytes = 0;            // kept
+    // Of what was encoded: as it was resized or resampled, and what came of it.
+    std::int64_t pixels = 0, samples = 0, rows = 0;
+    double seconds = 0;       // of encoding
+    std::uint64_t bytes = 0;  // kept
   };
   Stats stats() const;
 
@@ -78,6 +92,10 @@ class Pictures {
   };
   struct Source;
   std::shared_ptr<const PromptPicture> made_of(const vision::Picture& picture, std::uint64_t* bytes);
+  std::shared_ptr<const PromptPicture> made_of_samples(std::vector<float> samples, std::uint64_t* bytes);
+  std::shared_ptr<const PromptPicture> share(const std::string& key, std::shared_ptr<const PromptPicture> made);
+  using Make = FunctionRef<std::shared_ptr<const PromptPicture>(std::uint64_t* bytes)>;
+  std::shared_ptr<const PromptPicture> read_with(const std::string& mark, Make make);
   std::vector<float> rows_of(Source& source, std::int64_t first, std::int64_t count, model::RowWatch& watch);
   void encode(Source& source, model::RowWatch& watch);
   std::shared_ptr<const PromptPicture> find(const std::string& mark);
@@ -87,8 +105,9 @@ class Pictures {
   Engine& engine_;
   const PictureOptions options_;
   std::unique_ptr<vision::Encoder> encoder_;
+  std::unique_ptr<sound::SoundEncoder> sounds_;  // null: the model hears none
   std::mutex decoding_;
-  std::mutex encoding_;       // of the encoder, its threads and what runs share
+  std::mutex encoding_;       // of the encoders, their threads and what runs share
   Team team_;                 // of as many threads as the engine has
   mutable std::mutex mutex_;  // of what follows
   Stats stats_;

@@ -32,6 +32,7 @@ class Resident {
 struct Offer {
   run::ModelCard card;                              // as its file says without being loaded; the names of all differ
   std::int64_t bytes = 0;                           // that it takes while it is loaded
+  bool vision = false, audio = false;               // it reads pictures, sounds
   std::function<std::unique_ptr<Resident>()> load;  // Throws Error
 };
 
@@ -63,6 +64,7 @@ class Roster {
     run::ModelCard card;
     bool chats = false;   // it has a chat template
     bool vision = false;  // and reads pictures
+    bool audio = false;   // and sounds
     std::int64_t bytes = 0;
     bool loaded = false;
     std::int64_t requests = 0;  // that hold it

@@ -70,9 +70,11 @@ Json stats_json(const Context& context) {
   out.update(run::work_json(s));
   if (context.pictures) {
     const run::Pictures::Stats p = context.pictures->stats();
-    out["pictures"] = {{"read", p.read},       {"found", p.found},   {"decoded", p.decoded},
-                       {"encoded", p.encoded}, {"pixels", p.pixels}, {"rows", p.rows},
-                       {"seconds", p.seconds}, {"bytes", p.bytes},   {"reused_rows", s.rows.reused}};
+    out["pictures"] = {{"read", p.read},       {"found", p.found},
+                       {"decoded", p.decoded}, {"encoded", p.encoded},
+                       {"pixels", p.pixels},   {"samples", p.samples},
+                       {"rows", p.rows},       {"seconds", p.seconds},
+                       {"bytes", p.bytes},     {"reused_rows", s.rows.reused}};
   }
   if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
   if (s.streams) out["weights"] = run::weights_json(s.weights);
