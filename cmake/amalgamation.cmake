@@ -4,7 +4,7 @@ find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND AND KVASIR_TESTS AND NOT KVASIR_SANITIZE AND NOT KVASIR_FUZZ AND NOT CMAKE_CROSSCOMPILING AND NOT KVASIR_EMULATE_AVX512)
   set(amalgamation ${PROJECT_BINARY_DIR}/amalgamation)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/*.cpp src/*.hpp src/*.inc include/kvasir/* tools/amalgamation/*)
-  list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz)(\\.simd)?\\.cpp$|_fixture|/src/(vision|lab|client|serve|cli)/")
+  list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz)(\\.simd)?\\.cpp$|_fixture|/src/(vision|sound|lab|client|serve|cli)/")
   add_custom_command(OUTPUT ${amalgamation}/kvasir.cpp ${amalgamation}/kvasir.h
                      COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/amalgamate.py ${amalgamation}
                      DEPENDS ${sources} tools/amalgamate.py CMakeLists.txt VERBATIM)

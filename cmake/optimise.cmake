@@ -54,7 +54,7 @@ endif()
 # In tests it takes joined strings for written out of bounds, by the length of the path to the sources.
 set(KVASIR_TEST_WARNINGS "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>")
 # Sources with definitions of their own.
-set(KVASIR_ALONE "/(api/version|simd/isa|weights/reads|kv/page_file|text/search_pattern|lab/eval/png|cli/version|cli/yaml|cli/line_reader|vision/jpeg|vision/png|vision/webp)\\.cpp$")
+set(KVASIR_ALONE "/(api/version|simd/isa|weights/reads|kv/page_file|text/search_pattern|lab/eval/png|cli/version|cli/yaml|cli/line_reader|vision/jpeg|vision/png|vision/webp|sound/sndfile|sound/soxr)\\.cpp$")
 
 # kvasir_batches(OUT NAME SOURCE...): OUT is the sources, those of one folder in batches called NAME.
 function(kvasir_batches out name)

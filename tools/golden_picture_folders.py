@@ -34,7 +34,7 @@ def write(name, out):
     place = f"{out}/folders/{name}"
     encoder.model.save_pretrained(place)
     encoder.processor.save_pretrained(place)
-    parts = ("vision", "visual", "multi_modal")
+    parts = ("vision", "visual", "multi_modal", "embed_audio")
     tensors = {key: t for key, t in load_file(place + "/model.safetensors").items() if any(part in key for part in parts)}
     small = {key: t.half() if torch.equal(t, t.half().float()) else t for key, t in tensors.items()}
     save_file(small, place + "/model.safetensors", {"format": "pt"})

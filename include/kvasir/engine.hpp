@@ -165,7 +165,8 @@ class Engine {
   // messages: a JSON array as /v1/chat/completions takes it, [{"role": "user", "content": "Hi"}], put into the model's
   // own chat template. With `tools` (a JSON array) these, too. The answer is as the model wrote it, with the marks of
   // reasoning and of tool calls. Pictures are parts of a content, for which the engine needs "mmproj":
-  // {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.
+  // {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}; so are sounds, where the model hears:
+  // {"type": "input_audio", "input_audio": {"data": "base64", "format": "wav"}}.
   Reply chat(std::string_view messages, const Options& options = {}, const OnText& on_text = {},
              std::string_view tools = {});
   // The prompt that chat would ask.

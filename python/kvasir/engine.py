@@ -415,7 +415,8 @@ class Engine(native.Owner, _Asks):
         """messages as OpenAI's API has them, put into the model's own chat template.
 
         A content may be a list of parts: {"type": "text", "text": ...}, and pictures, {"type": "image", "image": ...} with a
-        file's name, its bytes or a PIL image, or {"type": "image_url", "image_url": {"url": "data:..."}}.
+        file's name, its bytes or a PIL image, or {"type": "image_url", "image_url": {"url": "data:..."}};
+        and sounds, {"type": "audio", "audio": ...} with a file's name or its bytes.
         """
         return self._generate(_Messages(messages, tools), max_new_tokens, on_text, options)
 
@@ -505,13 +506,19 @@ def _pictured(prompt, images):
     return _Pictured(prompt, [_image_bytes(i) for i in images])
 
 
+def _file_bytes(file, what: str) -> bytes:
+    if isinstance(file, (bytes, bytearray, memoryview)):
+        return bytes(file)
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb") as opened:
+            return opened.read()
+    raise native.BadInput(f"{what}: expected the name of a file or bytes, found {type(file).__name__}")
+
+
 def _image_bytes(image) -> bytes:
     """The bytes of a picture's file."""
-    if isinstance(image, (bytes, bytearray, memoryview)):
-        return bytes(image)
-    if isinstance(image, (str, os.PathLike)):
-        with open(image, "rb") as file:
-            return file.read()
+    if isinstance(image, (bytes, bytearray, memoryview, str, os.PathLike)):
+        return _file_bytes(image, "image")
     if hasattr(image, "save"):  # of PIL
         file = io.BytesIO()
         image.save(file, "PNG")
@@ -520,11 +527,13 @@ def _image_bytes(image) -> bytes:
 
 
 def _with_urls(message):
-    """Pictures in its parts as data: URLs."""
+    """Pictures in its parts as data: URLs, sounds as input_audio."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return message
     def part(p):
+        if isinstance(p, dict) and p.get("type") == "audio" and "audio" in p:
+            return {"type": "input_audio", "input_audio": {"data": base64.b64encode(_file_bytes(p["audio"], "audio")).decode()}}
         if not isinstance(p, dict) or p.get("type") != "image" or "image" not in p:
             return p
         return {"type": "image_url", "image_url": {"url": "data:image/*;base64," + base64.b64encode(_image_bytes(p["image"])).decode()}}

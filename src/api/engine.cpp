@@ -133,7 +133,7 @@ Reply Engine::generate_images(std::string_view prompt, std::span<const std::stri
     }
     if (pictures.empty()) return generate(prompt, options, on_text);
     run::PicturePrompt placed = impl_->pictures->place(
-        std::string(prompt), pictures, ask.request.add_bos && impl_->tokenizer().add_bos(), ask.request.special);
+        std::string(prompt), pictures, {}, ask.request.add_bos && impl_->tokenizer().add_bos(), ask.request.special);
     return api::ask(*impl_, ask, std::move(placed.ids), on_text, std::move(placed.runs));
   });
 }
@@ -151,8 +151,11 @@ Reply Engine::chat(std::string_view messages, const Options& options, const OnTe
     text::Conversation c = conversation_of(messages, tools);
     const std::vector<text::PictureFile> files = text::take_pictures(c.messages);
     std::map<std::string, std::shared_ptr<const run::PromptPicture>> pictures;
-    for (const text::PictureFile& file : files)
-      pictures[file.mark] = impl_->picture_reader(file.field).read(*file.bytes, file.field);
+    for (const text::PictureFile& file : files) {
+      const bool sound = text::is_sound_mark(file.mark);
+      run::Pictures& reader = impl_->picture_reader(file.field, sound ? "sound" : "picture");
+      pictures[file.mark] = sound ? reader.read_sound(*file.bytes, file.field) : reader.read(*file.bytes, file.field);
+    }
     const text::Prompt prompt = prompt_of(*impl_, c);
     std::vector<run::PicturePlace> places;
     for (const text::Prompt::Picture& p : prompt.pictures)

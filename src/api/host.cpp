@@ -78,10 +78,12 @@ const text::ChatTemplate& Engine::Impl::chat() const {
   return *chat_template;
 }
 
-run::Pictures& Engine::Impl::picture_reader(const std::string& field) {
+run::Pictures& Engine::Impl::picture_reader(const std::string& field, const char* what) {
   if (!pictures)
     throw Error(Code::kBadInput,
-                "is a picture, and the engine reads none: open it with mmproj, the file of the model's encoder", field);
+                std::string("is a ") + what +
+                    ", and the engine reads none: open it with mmproj, the file of the model's encoder",
+                field);
   return *pictures;
 }
 

@@ -28,7 +28,7 @@ struct Engine::Impl {
   // Throws Error(kBadInput) when the model has none.
   const text::ChatTemplate& chat() const;
   // Throws Error(kBadInput) naming `field` when the engine reads none.
-  run::Pictures& picture_reader(const std::string& field);
+  run::Pictures& picture_reader(const std::string& field, const char* what = "picture");
   std::vector<std::int32_t> encode(std::string_view text, bool bos, bool special, bool behind) const;
 
   run::EngineOptions engine_options;

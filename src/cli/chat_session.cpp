@@ -21,6 +21,13 @@ std::string data_url(std::string_view file) {
   return std::string("data:image/") + kind + ";base64," + to_base64(file);
 }
 
+const char* sound_format(std::string_view file) {
+  return file.starts_with("RIFF")   ? "wav"
+         : file.starts_with("fLaC") ? "flac"
+         : file.starts_with("OggS") ? "ogg"
+                                    : "mp3";
+}
+
 bool is(const Json& message, std::string_view role) { return message["role"] == role; }
 
 }  // namespace
@@ -39,13 +46,17 @@ void ChatSession::set_system(const std::string& text) {
   if (!text.empty()) messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text}});
 }
 
-ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images) {
+ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images,
+                            const std::vector<std::string>& sounds) {
   const Json before = messages_;
   Json content = text;
-  if (!images.empty()) {
+  if (!images.empty() || !sounds.empty()) {
     content = Json::array();
     for (const std::string& image : images)
       content.push_back({{"type", "image_url"}, {"image_url", {{"url", data_url(image)}}}});
+    for (const std::string& sound : sounds)
+      content.push_back(
+          {{"type", "input_audio"}, {"input_audio", {{"data", to_base64(sound)}, {"format", sound_format(sound)}}}});
     content.push_back({{"type", "text"}, {"text", text}});
   }
   messages_.push_back({{"role", "user"}, {"content", std::move(content)}});

@@ -39,8 +39,9 @@ class ChatSession {
   void set_system(const std::string& text);  // "": none
   // Says `text` and returns the answer, which is part of the conversation from then on. An answer that was cancelled
   // before its first text is not, nor is what was said. Throws Error, and then nothing was said either.
-  // `images`: the bytes of files with pictures, which stand in front of the text.
-  ChatAnswer ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images = {});
+  // `images`, `sounds`: the bytes of files, which stand in front of the text, pictures first.
+  ChatAnswer ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images = {},
+                 const std::vector<std::string>& sounds = {});
   // Another answer to what was said last. Throws Error(kBadInput) when nothing was.
   ChatAnswer retry(const ChatEvents& events);
   bool undo();  // forgets what was said last, and its answer; false: there is nothing

@@ -17,6 +17,7 @@
 #include "model/hparams.hpp"
 #include "run/fingerprint.hpp"
 #include "run/model_card.hpp"
+#include "sound/encoder.hpp"
 #include "store/spec.hpp"
 #include "tensor/buffer.hpp"
 #include "vision/encoder.hpp"
@@ -250,8 +251,10 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
       // Opened and given back: a wrong one is an error now, not when the model is wanted.
       const std::size_t before = tensor::allocated_bytes(tensor::Tag::kWeights);
       Team team(1);
-      offer.vision = true;
       const auto encoder = run::open_encoder_for(spec, s.engine, s.pictures.mmproj, team);
+      const auto sounds = run::open_sounds_for(spec, s.engine, s.pictures.mmproj, team);
+      offer.vision = true;
+      offer.audio = sounds != nullptr;
       offer.bytes +=
           static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights) - before) + s.pictures.image_memory;
     }

@@ -83,7 +83,7 @@ class VisionFolder {
       f.unsupported(is_gemma4() ? "hidden_activation" : "hidden_act",
                     fmt::format("is {}, expected {}", act, family_->activation));
     const std::int64_t patch = count("patch_size", "patch_size", "spatial_patch_size", is_qwen() ? 14 : 16);
-    if (is("gemma4uv")) return;
+    if (is("gemma4uv")) return read_sound(whole);
     count("embedding_length", is("qwen2vl_merger") ? "embed_dim" : "hidden_size", "", 0);
     count("attention.head_count", is_qwen() ? "num_heads" : "num_attention_heads", "", is_qwen() ? 16 : 0);
     const std::int64_t blocks = count("block_count", is_qwen() ? "depth" : "num_hidden_layers", "", 0);
@@ -109,6 +109,29 @@ class VisionFolder {
           f.bad("deepstack_visual_indexes", fmt::format("expected numbers of {} blocks", blocks));
         deepstack_.push_back(block.get<std::int64_t>());
       }
+  }
+
+  // What Gemma 4 Unified has for sounds; nothing where audio_config is null.
+  void read_sound(const ConfigFields& whole) {
+    const FolderJson* audio = whole.object("audio_config");
+    if (!audio) return;
+    const ConfigFields f(*audio, config_path_, "audio_config.");
+    const std::int64_t frame = f.integer_if("audio_embed_dim", 1, kMostSize).value_or(640);
+    metadata_.set("clip.has_audio_encoder", true);
+    metadata_.set("clip.audio.projector_type", std::string("gemma4ua"));
+    metadata_.set("clip.audio.embedding_length", frame);
+    metadata_.set("clip.audio.attention.layer_norm_epsilon", f.number_if("rms_norm_eps").value_or(1e-6));
+    // With those of pictures in one file, or beside them in the file of all.
+    const std::string own = file_in(path_, "preprocessor_config.json"), all = file_in(path_, "processor_config.json");
+    const std::string path = is_there(all) ? all : own;
+    if (!is_there(path)) return;  // read_processor says so
+    const FolderJson json = read_folder_json(path, kMostVisionConfig);
+    const FolderJson* inner = ConfigFields(json, path).object("feature_extractor");
+    const ConfigFields steps(inner ? *inner : json, path, inner ? "feature_extractor." : "");
+    metadata_.set("clip.audio.sampling_rate", steps.integer_if("sampling_rate", 1, kMostSize).value_or(16000));
+    if (steps.integer_if("audio_samples_per_token", 1, kMostSize).value_or(frame) != frame)
+      steps.bad("audio_samples_per_token", fmt::format("is not {}, audio_embed_dim of config.json", frame));
+    if (steps.number_if("padding_value").value_or(0) != 0) steps.unsupported("padding_value", "is not 0");
   }
 
   // Every n-th block sees everything, the others a window: that is all that the files beside text models can say, and

@@ -94,6 +94,7 @@ constexpr std::array kGemma4Unified = {
     VisionName{"vision_embedder.pos_embedding", "v.position_embd.weight", L::kTurnTables},
     VisionName{"vision_embedder.pos_norm.*", "v.patch_norm.3.*"},
     VisionName{"embed_vision.embedding_projection.weight", "mm.input_projection.weight"},
+    VisionName{"embed_audio.embedding_projection.weight", "mm.a.input_projection.weight"},
 };
 
 constexpr int kBilinear = 2, kBicubic = 3;

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "sound/encoder.hpp"
 #include "text/pictures.hpp"
 #include "text/tokenizer.hpp"
 #include "vision/encoder.hpp"
@@ -52,7 +53,7 @@ model::Sight sight_of(vision::Sight sight) {
 
 }  // namespace
 
-// What a picture's runs share until all of them have their rows.
+// What a picture's runs, or a sound's, share until all of them have their rows.
 struct Pictures::Source {
   struct Run {
     store::Key content;
@@ -60,6 +61,7 @@ struct Pictures::Source {
   };
   vision::Prepared prepared;
   std::vector<Run> runs;
+  std::vector<float> samples;  // of a sound
   std::unique_ptr<const vision::Encoding> encoding;
   double seconds = 0;    // that it took
   std::size_t left = 0;  // runs without rows
@@ -82,10 +84,29 @@ std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, 
   return encoder;
 }
 
+std::unique_ptr<sound::SoundEncoder> open_sounds_for(const model::ModelSpec& spec, const EngineOptions& options,
+                                                     const std::string& path, Team& team) {
+  if (path.empty()) return nullptr;
+  std::unique_ptr<sound::SoundEncoder> encoder = sound::open_encoder(path, encoder_options(options), team);
+  if (!encoder) return nullptr;
+  if (encoder->width() != spec.dim)
+    throw Error(Code::kBadInput,
+                fmt::format("gives rows of {} numbers for sounds, expected the model's {}: it belongs to another model",
+                            encoder->width(), spec.dim),
+                path);
+  if (spec.deep != 0 || spec.has_places())
+    throw Error(Code::kUnsupported,
+                "has an encoder of sounds, whose rows do not fit the model's, which have places (M-RoPE) or rows for "
+                "several layers",
+                path);
+  return encoder;
+}
+
 Pictures::Pictures(Engine& engine, const PictureOptions& options, std::vector<std::shared_ptr<store::Tier>> tiers)
     : engine_(engine),
       options_(options),
       encoder_(open_encoder_for(engine.model().spec(), engine.options(), options.mmproj, engine.team())),
+      sounds_(open_sounds_for(engine.model().spec(), engine.options(), options.mmproj, engine.team())),
       kept_rows_(store::fingerprint_of("rows of pictures, float32"), std::move(tiers)),  // content names the encoder
       team_(engine.team().most()) {}
 
@@ -120,23 +141,50 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
                                                                  sight_of(run.sight), grid, encoder_->deep()},
                                                  make)});
   }
+  return share(vision::to_hex(key), out);
+}
+
+std::shared_ptr<const PromptPicture> Pictures::share(const std::string& key,
+                                                     std::shared_ptr<const PromptPicture> made) {
   const std::lock_guard lock(mutex_);
   std::erase_if(alive_, [](const auto& entry) { return entry.second.expired(); });
-  alive_[vision::to_hex(key)] = out;
-  return out;
+  alive_[key] = made;
+  return made;
+}
+
+std::shared_ptr<const PromptPicture> Pictures::made_of_samples(std::vector<float> samples, std::uint64_t* bytes) {
+  const vision::PictureKey key = sound::key_of(samples, *sounds_);
+  if (auto known = find_alive(vision::to_hex(key))) return known;
+  const std::int64_t count = sounds_->rows_of(std::ssize(samples)), width = sounds_->width();
+  *bytes += samples.size() * sizeof(float) + static_cast<std::uint64_t>(count * width) * sizeof(float);
+  const auto source = std::make_shared<Source>();
+  source->samples = std::move(samples);
+  source->left = 1;
+  source->runs.push_back({content_of(key, 0), 0, count});
+  const auto make = [this, source](model::RowWatch& watch) { return rows_of(*source, 0, watch); };
+  const auto out = std::make_shared<PromptPicture>();
+  out->runs.push_back(
+      {std::string(sounds_->before()), std::string(sounds_->after()),
+       std::make_shared<const model::RowBlock>(
+           source->runs[0].content, model::RowShape{.count = count, .width = static_cast<int>(width)}, make)});
+  return share(vision::to_hex(key), out);
 }
 
 void Pictures::encode(Source& source, model::RowWatch& watch) {
   const double start = steady_seconds();
   const auto between = [&](std::int64_t done, std::int64_t all) {
-    if (!watch.go_on(done, all)) throw Error(Code::kCancelled, "nobody wants the picture any more", "picture");
+    if (!watch.go_on(done, all)) throw Error(Code::kCancelled, "nobody wants the rows any more", "picture or sound");
     team_.use(watch.beside_steps() ? std::max(1, team_.most() / 2) : team_.most());
   };
-  source.encoding = std::make_unique<const vision::Encoding>(encoder_->encode(source.prepared, team_, between));
+  source.encoding = std::make_unique<const vision::Encoding>(
+      source.samples.empty()
+          ? encoder_->encode(source.prepared, team_, between)
+          : vision::Encoding{.width = sounds_->width(), .rows = sounds_->encode(source.samples, team_, between)});
   source.seconds = steady_seconds() - start;
   const std::lock_guard lock(mutex_);
   ++stats_.encoded;
   stats_.rows += source.encoding->count();
+  stats_.samples += std::ssize(source.samples);
   for (const vision::Picture& part : source.prepared.parts)
     stats_.pixels += std::int64_t{part.size.width} * part.size.height;
   stats_.seconds += source.seconds;
@@ -156,7 +204,8 @@ std::vector<float> Pictures::rows_of(Source& source, std::size_t run, model::Row
   const std::lock_guard one(encoding_);
   const auto [content, first, count] = source.runs[run];
   std::vector<float> all;
-  if (!source.encoding) {
+  const bool dear = source.samples.empty();  // rows of sounds are computed sooner than read
+  if (!source.encoding && dear) {
     all = load(content, static_cast<std::size_t>((1 + encoder_->deep()) * count * encoder_->width()));
     const std::lock_guard lock(mutex_);
     if (!all.empty()) stats_.loaded_rows += count;
@@ -170,15 +219,30 @@ std::vector<float> Pictures::rows_of(Source& source, std::size_t run, model::Row
     };
     add(e.rows);
     for (const std::vector<float>& rows : e.deep) add(rows);
-    const double cost = 1e6 * source.seconds * static_cast<double>(count) / static_cast<double>(e.count());
-    kept_rows_.keep(name_of(content), std::as_bytes(std::span(all)), cost);
+    if (dear) {
+      const double cost = 1e6 * source.seconds * static_cast<double>(count) / static_cast<double>(e.count());
+      kept_rows_.keep(name_of(content), std::as_bytes(std::span(all)), cost);
+    }
   }
   if (--source.left == 0) source = {};  // nobody asks again
   return all;
 }
 
 std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const std::string& name) {
-  const std::string mark = text::picture_mark(file);
+  return read_with(text::picture_mark(file), [&](std::uint64_t* bytes) {
+    return made_of(vision::decode(std::as_bytes(std::span(file)), name), bytes);
+  });
+}
+
+std::shared_ptr<const PromptPicture> Pictures::read_sound(std::string_view file, const std::string& name) {
+  if (!sounds_)
+    throw Error(Code::kUnsupported, fmt::format("is a sound, and {} has no encoder of sounds", options_.mmproj), name);
+  return read_with(text::sound_mark(file), [&](std::uint64_t* bytes) {
+    return made_of_samples(sound::decode(std::as_bytes(std::span(file)), name, sounds_->rate()).samples, bytes);
+  });
+}
+
+std::shared_ptr<const PromptPicture> Pictures::read_with(const std::string& mark, Make make) {
   {
     const std::lock_guard lock(mutex_);
     ++stats_.read;
@@ -187,12 +251,11 @@ std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const
   const std::lock_guard one(decoding_);
   if (auto known = find(mark)) return known;  // meanwhile
   Kept kept{.mark = mark, .picture = nullptr, .bytes = sizeof(Kept)};
-  const vision::Picture picture = vision::decode(std::as_bytes(std::span(file)), name);
+  kept.picture = make(&kept.bytes);
   {
     const std::lock_guard lock(mutex_);
     ++stats_.decoded;
   }
-  kept.picture = made_of(picture, &kept.bytes);
   keep(kept);
   return kept.picture;
 }
@@ -236,19 +299,36 @@ Pictures::Stats Pictures::stats() const {
   return stats;
 }
 
+namespace {
+
+// The places of `all` in `text`: where it says `mark`, or in front.
+void add_places(const std::string& text, std::string_view mark, const char* field, const char* what,
+                const std::vector<std::shared_ptr<const PromptPicture>>& all, std::vector<PicturePlace>& places) {
+  std::vector<PicturePlace> own;
+  for (std::size_t at = 0; (at = text.find(mark, at)) != text.npos; at += mark.size())
+    own.push_back({at, at + mark.size(), {}, nullptr});
+  if (own.empty()) own.assign(all.size(), {0, 0, {}, nullptr});  // all in front
+  // A text may well say the mark of what the prompt has none of.
+  if (all.empty()) return;
+  if (own.size() != all.size())
+    throw Error(Code::kBadInput,
+                fmt::format("{} {}, and the prompt says {} at {} places, expected as many or none", all.size(), what,
+                            mark, own.size()),
+                field);
+  for (std::size_t i = 0; i < own.size(); ++i) own[i].picture = all[i];
+  places.insert(places.end(), own.begin(), own.end());
+}
+
+}  // namespace
+
 PicturePrompt Pictures::place(const std::string& text,
-                              const std::vector<std::shared_ptr<const PromptPicture>>& pictures, bool add_bos,
+                              const std::vector<std::shared_ptr<const PromptPicture>>& pictures,
+                              const std::vector<std::shared_ptr<const PromptPicture>>& sounds, bool add_bos,
                               bool special) const {
   std::vector<PicturePlace> places;
-  for (std::size_t at = 0; (at = text.find(kMark, at)) != text.npos; at += kMark.size())
-    places.push_back({at, at + kMark.size(), {}, nullptr});
-  if (places.empty()) places.assign(pictures.size(), {0, 0, {}, nullptr});  // all in front
-  if (places.size() != pictures.size())
-    throw Error(Code::kBadInput,
-                fmt::format("{} pictures, and the prompt says {} at {} places, expected as many or none",
-                            pictures.size(), kMark, places.size()),
-                "image");
-  for (std::size_t i = 0; i < places.size(); ++i) places[i].picture = pictures[i];
+  add_places(text, kMark, "image", "pictures", pictures, places);
+  add_places(text, kSoundMark, "audio", "sounds", sounds, places);
+  std::stable_sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
   std::vector<std::size_t> plain;  // where special tokens are not read
   for (std::size_t i = 0; i < text.size() && !special; ++i) plain.push_back(i);
   PicturePrompt out;

@@ -1,5 +1,5 @@
-// Pictures in prompts: an encoder beside the model makes rows of them, which stand in the text as the encoder's file
-// says, between its special tokens.
+// Pictures and sounds in prompts: encoders beside the model make rows of them, which stand in the text as the encoders'
+// file says, between its special tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.hpp"
 #include "base/options.hpp"
 #include "base/team.hpp"
 #include "run/engine.hpp"
 #include "run/picture_prompt.hpp"
 #include "store/library.hpp"
+
+namespace kvasir::sound {
+class SoundEncoder;
+}
 
 namespace kvasir::vision {
 class Encoder;
@@ -43,6 +48,9 @@ inline std::vector<std::shared_ptr<store::Tier>> tiers_of(const std::optional<st
   if (!library) return {};
   return {library->tiers().begin(), library->tiers().end()};
 }
+// The same of what file or folder `path` has for sounds; null when it has nothing, and for "".
+std::unique_ptr<sound::SoundEncoder> open_sounds_for(const model::ModelSpec& spec, const EngineOptions& options,
+                                                     const std::string& path, Team& team);
 
 class Pictures {
  public:
@@ -51,7 +59,7 @@ class Pictures {
   Pictures(Engine& engine, const PictureOptions& options, std::vector<std::shared_ptr<store::Tier>> tiers);
   ~Pictures();
 
-  static constexpr std::string_view kMark = "<image>";
+  static constexpr std::string_view kMark = "<image>", kSoundMark = "<audio>";
 
   // The picture in a file's bytes. Rows are computed when they are asked for, on the thread that asks and others of its
   // own, as many as the engine has or half of them (model::RowWatch); this must still be there then. Pictures with the
@@ -60,24 +68,29 @@ class Pictures {
   // takes. Throws Error naming the picture, kUnsupported for encoders whose rows have positions of three parts where
   // the model's have one, or the other way round.
   std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
-  // The bytes of a file, for read(). Throws Error(kIo).
+  // The same of a sound. Throws Error besides, kUnsupported naming the sound, where the model hears none.
+  std::shared_ptr<const PromptPicture> read_sound(std::string_view file, const std::string& name);
+  bool hears() const { return sounds_ != nullptr; }
+  // The bytes of a file, for read() and read_sound(). Throws Error(kIo).
   static std::string bytes_of(const std::string& path);
 
-  // Each picture where `text` says kMark, or all in front of it where it says that nowhere. Throws Error naming "image"
-  // for another number of marks than pictures. add_bos, special: as text::EncodeOptions has them; special is about
-  // `text` alone.
+  // Each picture where `text` says kMark, or all in front of it where it says that nowhere; sounds and kSoundMark in
+  // the same way, behind pictures that are in front. Throws Error naming "image" or "audio" for another number of marks
+  // than pictures or sounds. add_bos, special: as text::EncodeOptions has them; special is about `text` alone.
   PicturePrompt place(const std::string& text, const std::vector<std::shared_ptr<const PromptPicture>>& pictures,
-                      bool add_bos, bool special) const;
+                      const std::vector<std::shared_ptr<const PromptPicture>>& sounds, bool add_bos,
+                      bool special) const;
 
   struct Stats {
-    std::int64_t read = 0;     // pictures that were asked for
-    std::int64_t found = 0;    // of them: the same bytes, or the same pixels, were there
+    std::int64_t read = 0;     // pictures and sounds that were asked for
+    std::int64_t found = 0;    // of them: the same bytes, or the same pixels or samples, were there
     std::int64_t decoded = 0;  // files
     std::int64_t encoded = 0;
-    std::int64_t pixels = 0, rows = 0;  // of what was encoded: as it was resized, and what came of it
-    std::int64_t loaded_rows = 0;       // that tiers had, so that they were not encoded
-    double seconds = 0;                 // of encoding
-    std::uint64_t bytes = 0;            // kept
+    // Of what was encoded: as it was resized or resampled, and what came of it.
+    std::int64_t pixels = 0, samples = 0, rows = 0;
+    std::int64_t loaded_rows = 0;  // that tiers had, so that they were not encoded
+    double seconds = 0;            // of encoding
+    std::uint64_t bytes = 0;       // kept
   };
   Stats stats() const;
 
@@ -91,6 +104,10 @@ class Pictures {
   std::shared_ptr<const PromptPicture> made_of(const vision::Picture& picture, std::uint64_t* bytes);
   std::vector<float> rows_of(Source& source, std::size_t run, model::RowWatch& watch);
   std::vector<float> load(const store::Key& content, std::size_t floats);
+  std::shared_ptr<const PromptPicture> made_of_samples(std::vector<float> samples, std::uint64_t* bytes);
+  std::shared_ptr<const PromptPicture> share(const std::string& key, std::shared_ptr<const PromptPicture> made);
+  using Make = FunctionRef<std::shared_ptr<const PromptPicture>(std::uint64_t* bytes)>;
+  std::shared_ptr<const PromptPicture> read_with(const std::string& mark, Make make);
   void encode(Source& source, model::RowWatch& watch);
   std::shared_ptr<const PromptPicture> find(const std::string& mark);
   std::shared_ptr<const PromptPicture> find_alive(const std::string& key);
@@ -99,9 +116,10 @@ class Pictures {
   Engine& engine_;
   const PictureOptions options_;
   std::unique_ptr<vision::Encoder> encoder_;
-  const store::Notes kept_rows_;  // by their content
+  std::unique_ptr<sound::SoundEncoder> sounds_;  // null: the model hears none
+  const store::Notes kept_rows_;                 // by their content
   std::mutex decoding_;
-  std::mutex encoding_;       // of the encoder, its threads and what runs share
+  std::mutex encoding_;       // of the encoders, their threads and what runs share
   Team team_;                 // of as many threads as the engine has
   mutable std::mutex mutex_;  // of what follows
   Stats stats_;

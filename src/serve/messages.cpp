@@ -42,7 +42,23 @@ ChatPicture picture_of(const Fields& part, const std::string& name, PictureUrls*
   }
 }
 
-// A content of parts becomes their text, with marks in place of pictures.
+// The sound in a part input_audio.
+ChatPicture sound_of(const Fields& part, const std::string& name) {
+  const Json* audio = part.object("input_audio");
+  if (!audio) bad_field(name + ".input_audio", "is missing", "missing_required_parameter");
+  const Fields inner(*audio, name + ".input_audio.");
+  const std::string* data = inner.string("data");
+  if (!data) bad_field(inner.path("data"), "is missing", "missing_required_parameter");
+  try {
+    if (const std::string* format = inner.string("format")) text::check_sound_format(*format);
+    const auto bytes = std::make_shared<const std::string>(text::read_base64_file(*data));
+    return {{text::sound_mark(*bytes), bytes, name}};
+  } catch (const Error& e) {
+    bad_field(name, e.message(), "invalid_audio");
+  }
+}
+
+// A content of parts becomes their text, with marks in place of pictures and sounds.
 std::string joined_parts(const Json& parts, const std::string& field, PictureParts how,
                          std::vector<ChatPicture>& pictures) {
   std::string text;
@@ -57,7 +73,14 @@ std::string joined_parts(const Json& parts, const std::string& field, PicturePar
       text += pictures.emplace_back(picture_of(part, name, how.urls)).mark;
       continue;
     }
-    if (*type != "text") unsupported(name + ".type", fmt::format("'{}', expected 'text' or 'image_url'", *type));
+    if (*type == "input_audio") {
+      if (!how.read)
+        unsupported(name, "is a sound, and this model has no encoder of sounds, which --mmproj FILE may give it");
+      text += pictures.emplace_back(sound_of(part, name)).mark;
+      continue;
+    }
+    if (*type != "text")
+      unsupported(name + ".type", fmt::format("'{}', expected 'text', 'image_url' or 'input_audio'", *type));
     const std::string* part_text = part.string("text");
     if (!part_text) bad_field(name + ".text", "is missing", "missing_required_parameter");
     Json own = *part_text;

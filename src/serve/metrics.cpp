@@ -247,6 +247,8 @@ std::string picture_metrics_text(const run::Pictures::Stats& p) {
   counter(out, "kvasir_pictures_decoded_total", "Files that were decoded.", count(p.decoded));
   counter(out, "kvasir_pictures_encoded_total", "Pictures that the encoder computed.", count(p.encoded));
   counter(out, "kvasir_picture_pixels_total", "Pixels of these, as they were resized.", count(p.pixels));
+  counter(out, "kvasir_sound_samples_total", "Samples of sounds among these, as they were resampled.",
+          count(p.samples));
   counter(out, "kvasir_picture_rows_total", "Rows that came of these.", count(p.rows));
   counter(out, "kvasir_picture_rows_loaded_total", "Rows that tiers had, so that they were not computed.",
           count(p.loaded_rows));

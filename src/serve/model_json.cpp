@@ -5,6 +5,8 @@
 
 #include <ctime>
 
+#include "run/pictures.hpp"
+
 namespace kvasir::serve {
 namespace {
 
@@ -19,11 +21,15 @@ std::vector<Roster::Entry> known_models(const Context& context) {
   return {{.card = context.service.card(),
            .chats = context.chat != nullptr,
            .vision = context.pictures != nullptr,
+           .audio = context.pictures && context.pictures->hears(),
            .loaded = true}};
 }
 
 Json model_json(const Context& context, const Roster::Entry& model) {
   const run::ModelCard& card = model.card;
+  Json modalities{"text"};
+  if (model.vision) modalities.push_back("image");
+  if (model.audio) modalities.push_back("audio");
   return {{"id", card.name},
           {"object", "model"},
           {"type", "model"},
@@ -34,7 +40,7 @@ Json model_json(const Context& context, const Roster::Entry& model) {
           {"created", context.created},
           {"owned_by", "kvasir"},
           {"max_model_len", card.context},
-          {"input_modalities", model.vision ? Json{"text", "image"} : Json{"text"}},
+          {"input_modalities", modalities},
           {"kvasir",
            {{"architecture", card.architecture},
             {"vocabulary", card.vocabulary},
@@ -45,6 +51,7 @@ Json model_json(const Context& context, const Roster::Entry& model) {
             {"kv_f16_bytes_per_token", card.kv_token_f16},
             {"chat", model.chats},
             {"vision", model.vision},
+            {"audio", model.audio},
             {"loaded", model.loaded}}}};
 }
 

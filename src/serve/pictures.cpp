@@ -11,12 +11,17 @@ void read_pictures(ChatInput& chat, run::Pictures* pictures) {
   for (ChatPicture& picture : chat.pictures) {
     if (picture.rows) continue;
     KVASIR_CHECK(pictures);
+    const bool sound = text::is_sound_mark(picture.mark);
+    if (sound && !pictures->hears())
+      bad_field(picture.field, "is a sound, and this model has no encoder of sounds", "unsupported_value");
     try {
-      picture.rows = pictures->read(*picture.bytes, picture.field);
+      picture.rows =
+          sound ? pictures->read_sound(*picture.bytes, picture.field) : pictures->read(*picture.bytes, picture.field);
     } catch (const Error& e) {
       if (e.code() != Code::kBadInput && e.code() != Code::kUnsupported) throw;
       // What is not of the picture itself names the encoder's file.
-      bad_field(picture.field, e.context() == picture.field ? e.message() : e.what(), "invalid_image");
+      bad_field(picture.field, e.context() == picture.field ? e.message() : e.what(),
+                sound ? "invalid_audio" : "invalid_image");
     }
   }
 }

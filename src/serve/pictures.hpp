@@ -1,4 +1,4 @@
-// Pictures of chats, from files to rows.
+// Pictures and sounds of chats, from files to rows.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ class Pictures;
 namespace kvasir::serve {
 
 // Decodes the pictures of a request that were not yet. REQUIRES: `pictures`, where the request has some. Throws
-// ApiException(400) naming the part for what is no picture, and for pictures that the model or this build cannot read.
+// ApiException(400) naming the part for what is no picture or sound, and for those that the model or this build cannot
+// read.
 void read_pictures(ApiRequest& request, run::Pictures* pictures);
 void read_pictures(ChatInput& chat, run::Pictures* pictures);  // names parts as `chat` does
 

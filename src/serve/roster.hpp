@@ -31,8 +31,8 @@ class Resident {
 // A model that may be asked for.
 struct Offer {
   run::ModelCard card;                              // as its file says without being loaded; the names of all differ
-  bool vision = false;                              // it has an encoder of pictures
   std::int64_t bytes = 0;                           // that it takes while it is loaded
+  bool vision = false, audio = false;               // it reads pictures, sounds
   std::function<std::unique_ptr<Resident>()> load;  // Throws Error
 };
 
@@ -64,6 +64,7 @@ class Roster {
     run::ModelCard card;
     bool chats = false;   // it has a chat template
     bool vision = false;  // and reads pictures
+    bool audio = false;   // and sounds
     std::int64_t bytes = 0;
     bool loaded = false;
     std::int64_t requests = 0;  // that hold it

@@ -106,7 +106,7 @@ void adapt_content(Json& message, const std::string& where, const TemplateTraits
     refuse_message(where, "expected a string, an array of parts or null");
   }
   if (!content.is_string()) return;
-  if (!t.picture_text.empty() && next_mark(content.get_ref<const std::string&>())) {
+  if (!(t.picture_text.empty() && t.sound_text.empty()) && next_mark(content.get_ref<const std::string&>())) {
     content = picture_parts(content.get<std::string>(), t);
   } else if (t.content == TemplateTraits::Content::kParts) {
     Json part = {{"type", "text"}, {"text", std::move(content)}};

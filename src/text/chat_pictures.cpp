@@ -30,7 +30,9 @@ Json picture_parts(std::string_view content, const TemplateTraits& t) {
   for (auto mark = next_mark(content); mark; mark = next_mark(content, mark->end)) {
     add(content.substr(done, mark->begin - done));
     add(content.substr(mark->begin, mark->end - mark->begin));
-    parts.push_back({{"type", t.picture_type}});
+    const std::string& type =
+        is_sound_mark(parts.back()["text"].get_ref<const std::string&>()) ? t.sound_type : t.picture_type;
+    if (!type.empty()) parts.push_back({{"type", type}});
     done = mark->end;
   }
   add(content.substr(done));
@@ -49,9 +51,10 @@ void find_pictures(const Conversation& c, const TemplateTraits& t, Prompt& promp
   for (auto mark = next_mark(text); mark; mark = next_mark(text, mark->end)) {
     Prompt::Picture picture{mark->begin, mark->end, std::string(text.substr(mark->begin, mark->end - mark->begin)), {}};
     found.push_back(picture.mark);
-    if (!t.picture_text.empty()) {
-      const std::string_view behind = text.substr(mark->end, kMostLead + t.picture_text.size());
-      const std::size_t at = behind.find(t.picture_text), end = mark->end + at + t.picture_text.size();
+    const std::string& written = is_sound_mark(picture.mark) ? t.sound_text : t.picture_text;
+    if (!written.empty()) {
+      const std::string_view behind = text.substr(mark->end, kMostLead + written.size());
+      const std::size_t at = behind.find(written), end = mark->end + at + written.size();
       if (at != behind.npos && !is_covered(prompt.plain, mark->end + at, end)) {
         picture.lead = behind.substr(0, at);
         picture.end = end;
@@ -62,8 +65,8 @@ void find_pictures(const Conversation& c, const TemplateTraits& t, Prompt& promp
   std::sort(given.begin(), given.end());
   std::sort(found.begin(), found.end());
   if (given != found)
-    refuse_message("messages",
-                   fmt::format("hold {} pictures, and the chat template shows {} of them", given.size(), found.size()));
+    refuse_message("messages", fmt::format("hold {} pictures and sounds, and the chat template shows {} of them",
+                                           given.size(), found.size()));
 }
 
 }  // namespace kvasir::text

@@ -224,7 +224,7 @@ class TemplateProbe {
     t_.needs.property_description = refuses(property("description"));
   }
 
-  // What it writes for a part that is a picture, behind a part that is text.
+  // What it writes for a part that is a picture, or a sound, behind a part that is text.
   void find_pictures() {
     if (t_.content == TemplateTraits::Content::kText) return;
     const std::string mark = picture_mark("kvasir-probe");
@@ -237,13 +237,19 @@ class TemplateProbe {
     };
     const Json before = text(mark), behind = text("kvasir-behind");
     const std::optional<std::string> without = behind_mark(Json::array({before, behind}));
-    for (const char* type : {"image", "image_url"}) {
-      const std::optional<std::string> with = behind_mark(Json::array({before, {{"type", type}}, behind}));
-      if (!without || !with || *with == *without) continue;
-      t_.picture_type = type;
-      t_.picture_text = tokens_of(*with);
-      return;
-    }
+    const auto find = [&](std::initializer_list<const char*> types, std::string& found, std::string& written) {
+      for (const char* type : types) {
+        const std::optional<std::string> with = behind_mark(Json::array({before, {{"type", type}}, behind}));
+        if (!without || !with || *with == *without) continue;
+        found = type;
+        written = tokens_of(*with);
+        return;
+      }
+    };
+    find({"image", "image_url"}, t_.picture_type, t_.picture_text);
+    find({"audio", "input_audio", "audio_url"}, t_.sound_type, t_.sound_text);
+    // A template that writes the same for both looks for no sounds: it shows a part that is no text.
+    if (t_.sound_text == t_.picture_text) t_.sound_type = t_.sound_text = {};
   }
 
   ProbedTemplate& to_;

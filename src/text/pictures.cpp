@@ -39,7 +39,7 @@ std::string beginning(std::string_view url) {
 
 }  // namespace
 
-std::string picture_mark(std::string_view file) {
+static std::string mark_of(std::string_view file, char first) {
   unsigned char hash[kHash];
   crypto_generichash_state state;
   crypto_generichash_init(&state, nullptr, 0, sizeof hash);
@@ -47,8 +47,16 @@ std::string picture_mark(std::string_view file) {
   crypto_generichash_final(&state, hash, sizeof hash);
   std::string mark(kOpen);
   for (const unsigned char byte : hash) mark += fmt::format("{:02x}", byte);
+  if (first) mark[kOpen.size()] = first;
   return mark += kClose;
 }
+
+std::string picture_mark(std::string_view file) { return mark_of(file, '\0'); }
+
+// In the place of the first digit, which leaves 124 bits.
+std::string sound_mark(std::string_view file) { return mark_of(file, 's'); }
+
+bool is_sound_mark(std::string_view mark) { return mark.size() == kMark && mark[kOpen.size()] == 's'; }
 
 std::optional<MarkAt> next_mark(std::string_view text, std::size_t from) {
   for (; (from = text.find(kOpen, from)) != text.npos; ++from)
@@ -92,9 +100,33 @@ std::string without_marks(std::string_view text, std::span<const MarkAt> places)
   for (const MarkAt& place : places) {
     out += text.substr(done, place.begin - done);
     done = place.begin + kMark;
-    if (place.end == done) out += "<image>";
+    const bool sound = is_sound_mark(text.substr(place.begin, kMark));
+    if (place.end == done) out += sound ? "<audio>" : "<image>";
   }
   return out.append(text.substr(done));
+}
+
+static std::string read_base64_of(std::string_view data, const char* expected) {
+  std::string text;
+  text.reserve(data.size() + 3);
+  for (const char c : data)
+    if (c != ' ' && c != '\t' && c != '\r' && c != '\n') text += c;
+  while (text.size() % 4 != 0) text += '=';
+  std::optional<std::string> bytes = from_base64(text);
+  if (!bytes) throw Error(Code::kBadInput, "the data is no base64");
+  if (bytes->empty()) throw Error(Code::kBadInput, fmt::format("is empty, expected {}", expected));
+  return *std::move(bytes);
+}
+
+std::string read_base64_file(std::string_view text) {
+  return same_word(text.substr(0, 5), "data:") ? read_data_url(text) : read_base64_of(text, "a sound");
+}
+
+void check_sound_format(std::string_view format) {
+  for (const std::string_view known : {"wav", "mp3", "flac", "ogg"})
+    if (same_word(format, known)) return;
+  throw Error(Code::kBadInput,
+              fmt::format("the format '{}' is not read, expected wav, mp3, flac or ogg", beginning(format)));
 }
 
 std::string read_data_url(std::string_view url) {
@@ -104,15 +136,7 @@ std::string read_data_url(std::string_view url) {
     refuse(fmt::format("'{}', expected a URL of the form data:image/png;base64,DATA", beginning(url)));
   if (!same_word(url.substr(comma >= 7 ? comma - 7 : 0, 7), ";base64"))
     refuse(fmt::format("'{}': a data: URL has to be in base64", beginning(url)));
-  std::string text;
-  text.reserve(url.size() - comma + 3);
-  for (const char c : url.substr(comma + 1))
-    if (c != ' ' && c != '\t' && c != '\r' && c != '\n') text += c;
-  while (text.size() % 4 != 0) text += '=';
-  std::optional<std::string> bytes = from_base64(text);
-  if (!bytes) refuse("the data is no base64");
-  if (bytes->empty()) refuse("is empty, expected a picture");
-  return *std::move(bytes);
+  return read_base64_of(url.substr(comma + 1), "a picture");
 }
 
 namespace {
@@ -125,6 +149,19 @@ std::optional<std::string> picture_of(const Json& part) {
   if (url && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
   if (!url || !url->is_string()) throw Error(Code::kBadInput, "expected image_url.url, a data: URL");
   return read_data_url(url->get_ref<const std::string&>());
+}
+
+// The sound of a part, or nothing.
+std::optional<std::string> sound_of(const Json& part) {
+  if (!part.is_object() || part.value("type", Json()) != "input_audio") return std::nullopt;
+  const auto audio = part.find("input_audio");
+  const bool is = audio != part.end() && audio->is_object() && audio->contains("data") && (*audio)["data"].is_string();
+  if (!is) throw Error(Code::kBadInput, "expected input_audio.data, a sound's file in base64");
+  if (const auto format = audio->find("format"); format != audio->end() && !format->is_null()) {
+    if (!format->is_string()) throw Error(Code::kBadInput, "expected input_audio.format, a string");
+    check_sound_format(format->get_ref<const std::string&>());
+  }
+  return read_base64_file((*audio)["data"].get_ref<const std::string&>());
 }
 
 }  // namespace
@@ -142,14 +179,17 @@ std::vector<PictureFile> take_pictures(Json& messages) {
     for (std::size_t k = 0; k < content.size(); ++k) {
       const std::string field = fmt::format("messages[{}].content[{}]", i, k);
       std::optional<std::string> bytes;
+      bool sound = false;
       try {
         bytes = picture_of(content[k]);
+        if (!bytes) sound = (bytes = sound_of(content[k])).has_value();
       } catch (const Error& e) {
         throw Error(e.code(), e.message(), field);
       }
       if (bytes) {
         any = true;
-        all.push_back({picture_mark(*bytes), std::make_shared<const std::string>(*std::move(bytes)), field});
+        const std::string mark = sound ? sound_mark(*bytes) : picture_mark(*bytes);
+        all.push_back({mark, std::make_shared<const std::string>(*std::move(bytes)), field});
         text += all.back().mark;
         continue;
       }
@@ -159,7 +199,8 @@ std::vector<PictureFile> take_pictures(Json& messages) {
       else if (odd.empty())
         odd = field;
     }
-    if (any && !odd.empty()) throw Error(Code::kBadInput, "expected a part of type text or image_url", odd);
+    if (any && !odd.empty())
+      throw Error(Code::kBadInput, "expected a part of type text, image_url or input_audio", odd);
     // Parts without a picture are as they were: whoever renders them says what is wrong with them.
     message["content"] = any ? Json(std::move(text)) : std::move(content);
   }

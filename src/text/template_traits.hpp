@@ -28,6 +28,7 @@ struct TemplateTraits {
 
   enum class Content { kText, kParts, kEither } content = Content::kText;
   std::string picture_type, picture_text;  // of a part that is a picture; what it writes for it, without blanks
+  std::string sound_type, sound_text;      // the same of a sound
   bool arguments_as_objects = true;
   std::string tools_name = "tools";  // the variable that it shows tools of; empty: none
   bool shows_tools() const { return !tools_name.empty(); }

@@ -23,6 +23,12 @@ bool folder_has_vision(const std::string&) { return false; }
 
 }  // namespace kvasir::hub
 
+namespace kvasir::sound {
+
+class SoundEncoder {};
+
+}  // namespace kvasir::sound
+
 namespace kvasir::vision {
 
 class Encoder {};
@@ -37,8 +43,9 @@ Pictures::Pictures(Engine& engine, const PictureOptions& options) : engine_(engi
 }
 Pictures::~Pictures() = default;
 std::shared_ptr<const PromptPicture> Pictures::read(std::string_view, const std::string&) { return nullptr; }
-PicturePrompt Pictures::place(const std::string&, const std::vector<std::shared_ptr<const PromptPicture>>&, bool,
-                              bool) const {
+std::shared_ptr<const PromptPicture> Pictures::read_sound(std::string_view, const std::string&) { return nullptr; }
+PicturePrompt Pictures::place(const std::string&, const std::vector<std::shared_ptr<const PromptPicture>>&,
+                              const std::vector<std::shared_ptr<const PromptPicture>>&, bool, bool) const {
   return {};
 }
 

@@ -127,8 +127,8 @@ class Terminal {
       if (first == std::string::npos) continue;
       try {
         if ((*line)[first] != '/') {
-          const std::vector<std::string> images = std::exchange(images_, {});
-          answer([&](const ChatEvents& events) { return session_.ask(*line, events, images); });
+          const std::vector<std::string> images = std::exchange(images_, {}), sounds = std::exchange(sounds_, {});
+          answer([&](const ChatEvents& events) { return session_.ask(*line, events, images, sounds); });
         } else if (!command(line->substr(first))) {
           break;
         }
@@ -150,6 +150,7 @@ class Terminal {
     static constexpr CommandInfo kAll[] = {
         {"/system", "TEXT", "sets the system prompt; without TEXT there is none", &Terminal::set_system},
         {"/image", "FILE", "shows the model a picture with your next message", &Terminal::add_image},
+        {"/audio", "FILE", "lets the model hear a sound with your next message", &Terminal::add_sound},
         {"/save", "FILE", "writes the conversation as JSON", &Terminal::save},
         {"/load", "FILE", "reads one that /save wrote", &Terminal::load},
         {"/kv", "", "what the cache holds and what it costs", &Terminal::show_kv},
@@ -264,6 +265,14 @@ class Terminal {
     images_.push_back(std::move(bytes));
     dim(fmt::format("{} {} with your next message", images_.size(), images_.size() == 1 ? "picture" : "pictures"));
   }
+  void add_sound(const std::string& file) {
+    need_file(file);
+    if (!pictures_) throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of sounds", "/audio");
+    std::string bytes = run::Pictures::bytes_of(file);
+    pictures_->read_sound(bytes, file);  // what is wrong with it is said now
+    sounds_.push_back(std::move(bytes));
+    dim(fmt::format("{} {} with your next message", sounds_.size(), sounds_.size() == 1 ? "sound" : "sounds"));
+  }
   void set_system(const std::string& text) { session_.set_system(text); }
   void save(const std::string& file) {
     need_file(file);
@@ -323,8 +332,8 @@ class Terminal {
   run::Engine& engine_;
   run::Scheduler& scheduler_;
   store::Library* library_;
-  run::Pictures* const pictures_;    // null: the model reads none
-  std::vector<std::string> images_;  // files, for the next message
+  run::Pictures* const pictures_;             // null: the model reads none
+  std::vector<std::string> images_, sounds_;  // files, for the next message
   const bool colours_;
   ChatSession session_;
   std::optional<LineReader> reader_;

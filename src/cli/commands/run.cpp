@@ -47,12 +47,14 @@ namespace {
 struct RunOptions : run::RequestOptions {
   std::string prompt;
   std::string file;
-  std::vector<std::string> image;
+  std::vector<std::string> image, audio;
   std::string mmproj;
   bool no_bos = false;
   bool no_special = false;
   bool no_figures = false;
   bool json = false;
+
+  bool has_files() const { return !image.empty() || !audio.empty(); }
 };
 
 const OptionTable<RunOptions>& table() {
@@ -67,10 +69,15 @@ const OptionTable<RunOptions>& table() {
              {.help = "a picture, JPEG, PNG or WebP, where the prompt says <image>, or else in front of it; may be "
                       "given more than once",
               .placeholder = "FILE"}},
+            {"audio",
+             &O::audio,
+             {.help = "a sound, WAV, FLAC, Ogg or MP3, where the prompt says <audio>, or else in front of it; may be "
+                      "given more than once",
+              .placeholder = "FILE"}},
             {"mmproj",
              &O::mmproj,
-             {.help = "with --image: the file or folder of the model's encoder of pictures; default the model's own "
-                      "folder, if it has one",
+             {.help = "with --image or --audio: the file or folder of the model's encoders; default the model's own "
+                      "folder, if it has some",
               .placeholder = "FILE"}}};
 
         const auto request = run::request_rows<O>();
@@ -260,7 +267,10 @@ run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokeniz
   if (pictures) {
     std::vector<std::shared_ptr<const run::PromptPicture>> files;
     for (const std::string& file : s.run.image) files.push_back(pictures->read(run::Pictures::bytes_of(file), file));
-    run::PicturePrompt prompt = pictures->place(text, files, add_bos, special);
+    std::vector<std::shared_ptr<const run::PromptPicture>> sounds;
+    for (const std::string& file : s.run.audio)
+      sounds.push_back(pictures->read_sound(run::Pictures::bytes_of(file), file));
+    run::PicturePrompt prompt = pictures->place(text, files, sounds, add_bos, special);
     request.prompt = std::move(prompt.ids);
     request.runs = std::move(prompt.runs);
   } else {
@@ -302,9 +312,10 @@ int run_command(Settings& s) {
   settle_drafts(s.drafts);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
-  if (!s.run.image.empty()) s.run.mmproj = run::encoder_beside(s.engine.model, s.run.mmproj);
-  if (!s.run.image.empty() && s.run.mmproj.empty())
-    throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "image");
+  if (s.run.has_files()) s.run.mmproj = run::encoder_beside(s.engine.model, s.run.mmproj);
+  if (s.run.has_files() && s.run.mmproj.empty())
+    throw s.run.image.empty() ? Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of sounds", "audio")
+                              : Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "image");
   const auto grammar = grammar_of(std::exchange(s.run.json_schema, {}));
   std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   Interrupt interrupt;
@@ -329,13 +340,13 @@ int run_command(Settings& s) {
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   take_sampling(engine, s.sampling, s.given);
   std::optional<run::Pictures> pictures;  // makes rows while the prompt is computed
-  if (!s.run.image.empty()) pictures.emplace(engine, run::PictureOptions{.mmproj = s.run.mmproj}, tiers);
+  if (s.run.has_files()) pictures.emplace(engine, run::PictureOptions{.mmproj = s.run.mmproj}, tiers);
   run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, pictures ? &*pictures : nullptr, grammar);
   run::check_request(engine, request.request);
 
   const double choosing = steady_seconds();
   std::vector<std::int32_t> tokens = request.request.prompt;
-  std::erase_if(tokens, [](std::int32_t id) { return id < 0; });  // rows of pictures
+  std::erase_if(tokens, [](std::int32_t id) { return id < 0; });  // rows of pictures and sounds
   engine.choose_codecs(tokens);  // before the library: what is stored is of these codecs
   const double chosen = steady_seconds();
   std::optional<store::Library> library;

@@ -47,7 +47,7 @@ TEST(Checkpoints, StandBehindTheFirstMessageAndTheLast) {
   EXPECT_EQ(of({}, messages(500, {100})), Points{100});
   EXPECT_EQ(of({}, messages(500, {})), Points{});
   EXPECT_EQ(of({}, messages(500, {10, 400})), Points{400});  // what is that short is computed again
-  EXPECT_EQ(of({}, messages(40, {22})), Points{22});  // as the system message that Qwen's template writes
+  EXPECT_EQ(of({}, messages(40, {22})), Points{22});         // as the system message that Qwen's template writes
   EXPECT_EQ(of({}, messages(30, {kLeastKept - 1})), Points{});
 }
 

@@ -17,12 +17,15 @@ const std::string& block_type(const Fields& block) { return block_string(block, 
 
 bool is_picture(std::string_view type) { return type == "image" || type == "input_image" || type == "image_url"; }
 
+bool is_sound(std::string_view type) { return type == "input_audio"; }
+
 static const std::string& text_of_block(const Json& json, const std::string& field) {
   const Fields block(json, field + ".");
   const std::string& type = block_type(block);
   if (type != "text" && type != "input_text" && type != "output_text")
-    unsupported(block.path("type"),
-                is_picture(type) ? "a picture cannot stand here" : fmt::format("'{}', expected text", type));
+    unsupported(block.path("type"), is_picture(type) ? "a picture cannot stand here"
+                                    : is_sound(type) ? "a sound cannot stand here"
+                                                     : fmt::format("'{}', expected text", type));
   return block_string(block, "text");
 }
 
@@ -60,19 +63,20 @@ Json picture_part(const Fields& block) {
 }
 
 Json content_of_blocks(const Json* content, const std::string& field) {
-  const auto shows = [](const Json& block) {
+  const auto is = [](const Json& block, bool (*kind)(std::string_view)) {
     const auto type = block.is_object() ? block.find("type") : block.end();
-    return block.is_object() && type != block.end() && type->is_string() &&
-           is_picture(type->get_ref<const std::string&>());
+    return block.is_object() && type != block.end() && type->is_string() && kind(type->get_ref<const std::string&>());
   };
+  const auto shows = [&](const Json& block) { return is(block, is_picture) || is(block, is_sound); };
   if (!content || !content->is_array() || std::none_of(content->begin(), content->end(), shows))
     return text_of_blocks(content, field);
   Json parts = Json::array();
   for (std::size_t i = 0; i < content->size(); ++i) {
     const Json& block = (*content)[i];
     const std::string name = fmt::format("{}[{}]", field, i);
-    parts.push_back(shows(block) ? picture_part(Fields(block, name + "."))
-                                 : Json{{"type", "text"}, {"text", text_of_block(block, name)}});
+    parts.push_back(is(block, is_sound)     ? block
+                    : is(block, is_picture) ? picture_part(Fields(block, name + "."))
+                                            : Json{{"type", "text"}, {"text", text_of_block(block, name)}});
   }
   return parts;
 }

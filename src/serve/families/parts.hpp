@@ -19,11 +19,12 @@ const std::string& block_string(const Fields& block, std::string_view name);
 // between. Other blocks are refused by name. An absent content (null) is "".
 std::string text_of_blocks(const Json* content, const std::string& field);
 
-// The same with pictures: blocks of the types image, input_image and image_url become parts image_url, and then the
-// content is an array with one part for each block.
+// The same with pictures and sounds: blocks of the types image, input_image and image_url become parts image_url, those
+// of the type input_audio stay, and then the content is an array with one part for each block.
 Json content_of_blocks(const Json* content, const std::string& field);
 
 bool is_picture(std::string_view type);
+bool is_sound(std::string_view type);  // input_audio, as chats have it
 // The part image_url that a block says. Throws ApiException for a picture that is not in the block: a file's id.
 Json picture_part(const Fields& block);
 // The same of base64, or of a data: URL.

@@ -37,18 +37,17 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
-  exchange->reply(
-      json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
-                     {"parameters", ""},
-                     {"template", chat ? std::string(chat->source()) : card.chat_template},
-                     {"details", ollama_details(card)},
-                     {"model_info",
-                      {{"general.architecture", a},
-                       {"general.parameter_count", card.parameters},
-                       {a + ".context_length", card.context},
-                       {a + ".vocab_size", card.vocabulary}}},
-                     {"capabilities", capabilities(chat, model.vision)},
-                     {"modified_at", rfc3339(static_cast<double>(context.created))}}));
+  exchange->reply(json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
+                                 {"parameters", ""},
+                                 {"template", chat ? std::string(chat->source()) : card.chat_template},
+                                 {"details", ollama_details(card)},
+                                 {"model_info",
+                                  {{"general.architecture", a},
+                                   {"general.parameter_count", card.parameters},
+                                   {a + ".context_length", card.context},
+                                   {a + ".vocab_size", card.vocabulary}}},
+                                 {"capabilities", capabilities(chat, model.vision)},
+                                 {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 
 }  // namespace

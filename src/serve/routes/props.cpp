@@ -33,7 +33,8 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
                 {"total_slots", card.running},
                 {"model_alias", card.name},
                 {"model_path", card.name},
-                {"modalities", {{"vision", context.pictures != nullptr}, {"audio", false}}},
+                {"modalities",
+                 {{"vision", context.pictures != nullptr}, {"audio", context.pictures && context.pictures->hears()}}},
                 {"chat_template", context.chat ? std::string(context.chat->source())
                                   : roster     ? card.chat_template
                                                : ""},

@@ -74,6 +74,7 @@ Json stats_json(const Context& context) {
                        {"decoded", p.decoded},
                        {"encoded", p.encoded},
                        {"pixels", p.pixels},
+                       {"samples", p.samples},
                        {"rows", p.rows},
                        {"seconds", p.seconds},
                        {"bytes", p.bytes},
