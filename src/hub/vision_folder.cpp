@@ -123,10 +123,15 @@ class VisionFolder {
     metadata_.set("clip.audio.attention.layer_norm_epsilon", f.number_if("rms_norm_eps").value_or(1e-6));
     // With those of pictures in one file, or beside them in the file of all.
     const std::string own = file_in(path_, "preprocessor_config.json"), all = file_in(path_, "processor_config.json");
-    const std::string path = is_there(all) ? all : own;
-    if (!is_there(path)) return;  // read_processor says so
-    const FolderJson json = read_folder_json(path, kMostVisionConfig);
-    const FolderJson* inner = ConfigFields(json, path).object("feature_extractor");
+    std::string path = all;
+    FolderJson json;
+    if (is_there(all)) json = read_folder_json(all, kMostVisionConfig);
+    const FolderJson* inner = json.is_object() ? ConfigFields(json, all).object("feature_extractor") : nullptr;
+    if (!inner && is_there(own)) {
+      path = own;
+      json = read_folder_json(own, kMostVisionConfig);
+    }
+    if (!json.is_object()) return;  // read_processor says what is missing
     const ConfigFields steps(inner ? *inner : json, path, inner ? "feature_extractor." : "");
     metadata_.set("clip.audio.sampling_rate", steps.integer_if("sampling_rate", 1, kMostSize).value_or(16000));
     if (steps.integer_if("audio_samples_per_token", 1, kMostSize).value_or(frame) != frame)

@@ -127,6 +127,16 @@ TEST(SoundEncoderFiles, WhatIsWrongIsNamed) {
   // Another rate is the file's to say.
   EXPECT_EQ(said("processor_config.json", "\"sampling_rate\": 16000", "\"sampling_rate\": 24000"), "accepted");
   EXPECT_EQ(sound::open_encoder(copy, {}, team)->rate(), 24000);
+  // In a file of its own, as before version 5 of transformers.
+  std::filesystem::copy(golden_sound("folder"), copy,
+                        std::filesystem::copy_options::overwrite_existing | std::filesystem::copy_options::recursive);
+  const std::string own = R"({"sampling_rate": 8000, "audio_samples_per_token": 640})";
+  write_file(copy + "/preprocessor_config.json", std::as_bytes(std::span(own)));
+  nlohmann::json all = parse_json(read_text_file(copy + "/processor_config.json"), "processor_config.json");
+  all.erase("feature_extractor");
+  const std::string rest = all.dump();
+  write_file(copy + "/processor_config.json", std::as_bytes(std::span(rest)));
+  EXPECT_EQ(sound::open_encoder(copy, {}, team)->rate(), 8000);
   std::filesystem::remove_all(copy);
 }
 
