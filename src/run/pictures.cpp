@@ -204,7 +204,7 @@ std::vector<float> Pictures::rows_of(Source& source, std::size_t run, model::Row
   const std::lock_guard one(encoding_);
   const auto [content, first, count] = source.runs[run];
   std::vector<float> all;
-  const bool dear = source.samples.empty();  // rows of sounds are computed sooner than read
+  const bool dear = source.samples.empty();  // a row of a sound is one small product
   if (!source.encoding && dear) {
     all = load(content, static_cast<std::size_t>((1 + encoder_->deep()) * count * encoder_->width()));
     const std::lock_guard lock(mutex_);
