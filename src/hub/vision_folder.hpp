@@ -5,6 +5,7 @@
 //   clip.vision.image_min_pixels, image_max_pixels       Qwen; floats
 //   clip.vision.image_{min,max}_tokens, image_{min,max}_tiles, image_tile, image_tolerance, image_splits       LFM2-VL
 //   clip.vision.image_max_tokens                         Gemma 4
+//   clip.vision.image_tile, image_splits                 Idefics 3 and SmolVLM
 #pragma once
 
 #include <memory>
