@@ -43,7 +43,7 @@ class Pictures : public ::testing::TestWithParam<const char*> {
   const TemporaryPath model_{"pictures.gguf"}, cache_{"pictures-cache"};
 };
 INSTANTIATE_TEST_SUITE_P(Encoders, Pictures,
-                         ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "lfm2.gguf",
+                         ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "idefics3.gguf", "lfm2.gguf",
                                            "qwen2_5vl_merger.gguf", "qwen3vl_merger.gguf"));
 
 TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
@@ -60,7 +60,7 @@ TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   // Another picture of as many rows: only what stands in front of it is known, its mark, which this vocabulary spells
   // in bytes.
   const Json other = row(run({"97x53.png"}, question, kept));
-  EXPECT_LE(reused(other), 20);
+  EXPECT_LE(reused(other), GetParam() == "idefics3.gguf" ? 40 : 20);
   EXPECT_NE(other["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"97x53.png"}, question))["logprobs"], other["logprobs"]);
   // Two, and the same two in the other order.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prompts with pictures: transformers beside `kvasir run --image`, on small random models.
 
-usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
+usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | idefics3 | smolvlm | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, KVASIR the program. Both files are the converter's; the text model's
 gets the vocabulary of the bundled model and the marks of pictures besides. Then the same with the folder that transformers saved, which gets
@@ -24,11 +24,17 @@ PROMPTS = [("97x53.png", TEXT),  # in front of all
            ("307x19.png 40x211.png", "The house <image> stood behind the trees <image>"),  # the last one at the end
            ("150x151.png 97x53.png 64x64.png", "<image><image>Nobody knew why. <image> " + TEXT)]
 VISION = ("<|vision_start|>", "<|vision_end|>")
+AROUND = "<fake_token_around_image>"  # and a mark for every part, which the encoder says
+MARKS = [AROUND, "<global-img>", *[f"<row_{r}_col_{c}>" for r in range(1, 5) for c in range(1, 5)]]
 # Encoders of golden_pictures, and the text around their pictures.
 KINDS = {"gemma3": ("Gemma3", "\n\n<start_of_image>", "<end_of_image>\n\n"),
          "lfm2": ("Lfm2", "<|image_start|>", "<|image_end|>"),
+         "idefics3": ("Idefics3", AROUND, AROUND), "smolvlm": ("SmolVLM", AROUND, AROUND),
          "qwen2vl": ("Qwen2", *VISION), "qwen2.5vl": ("Qwen25", *VISION), "qwen3vl": ("Qwen3", *VISION), "qwen3.5": ("Qwen35", *VISION),
          "gemma4": ("Gemma4Windows", "<|image>", "<image|>"), "gemma4u": ("Gemma4UnifiedWindows", "<|image>", "<image|>")}
+# Text models that are converted alone, and their parts of the whole.
+ALONE = {"lfm2": ("Lfm2ForCausalLM", "language_model"), "idefics3": ("LlamaForCausalLM", "text_model"),
+         "smolvlm": ("LlamaForCausalLM", "text_model")}
 STEPS = 12
 MOST = 20
 BAR = 1e-4
@@ -50,7 +56,7 @@ def write_text_model(source, target, embedding, marks):
     for field in books.fields.values():
         if field.name.startswith("tokenizer."):
             value = field.contents()
-            more = {"tokenizer.ggml.tokens": ["<pad-of-image>", *marks], "tokenizer.ggml.token_type": [3, 3, 3]}.get(field.name)
+            more = {"tokenizer.ggml.tokens": ["<pad-of-image>", *marks], "tokenizer.ggml.token_type": [3] * (1 + len(marks))}.get(field.name)
             add(field, [*value, *more] if more else value)
     for tensor in model.tensors:
         writer.add_tensor(tensor.name, embedding if int(tensor.shape[-1]) == 0 else tensor.data.copy())
@@ -87,7 +93,7 @@ def build(name, converter, folder):
     convert.load(converter)  # before any other gguf
     from gguf import GGUFReader
     from safetensors.torch import load_file, save_file
-    golden_pictures.TEXT["vocab_size"] = len(GGUFReader(BOOKS).fields["tokenizer.ggml.tokens"].data) + 3
+    golden_pictures.TEXT["vocab_size"] = len(GGUFReader(BOOKS).fields["tokenizer.ggml.tokens"].data) + 1 + len(marks_of(name))
     if name == "gemma3":
         golden_pictures.TEXT["query_pre_attn_scalar"] = 16  # the converter leaves it out and takes the head's size
     torch.set_num_threads(1)  # the converter runs in a fork, where other threads are missing
@@ -107,10 +113,11 @@ def build(name, converter, folder):
     if hasattr(encoder, "names"):
         weights = places[""] + "/model.safetensors"
         save_file({key.replace(*encoder.names): t for key, t in load_file(weights).items()}, weights, {"format": "pt"})
-    if name == "lfm2":  # the converter knows its text model alone
-        from transformers import Lfm2ForCausalLM
-        alone = Lfm2ForCausalLM(encoder.model.config.text_config).float()
-        alone.model.load_state_dict(encoder.model.model.language_model.state_dict())
+    if name in ALONE:  # the converter knows its text model alone
+        import transformers
+        kind, part = ALONE[name]
+        alone = getattr(transformers, kind)(encoder.model.config.text_config).float()
+        alone.model.load_state_dict(getattr(encoder.model.model, part).state_dict())
         alone.lm_head.weight.data.copy_(encoder.model.lm_head.weight.data)
         places[""] = folder + "/text"
         alone.save_pretrained(places[""])
@@ -123,10 +130,19 @@ def build(name, converter, folder):
         if said:
             sys.exit(said)
     embedding = encoder.model.get_input_embeddings().weight.detach().numpy()
-    marks = [mark.strip() for mark in KINDS[name][1:]]
+    marks = marks_of(name)
     write_text_model(folder + "/plain.gguf", folder + "/text.gguf", embedding, marks)
     write_tokenizer(folder + "/whole", marks)
     return encoder
+
+
+def marks_of(name):
+    return MARKS if KINDS[name][1] == AROUND else [mark.strip() for mark in KINDS[name][1:]]
+
+
+def around(encoder, name, image):
+    """Texts in front of each part of a picture, and behind the last one."""
+    return encoder.marks(image) if hasattr(encoder, "marks") else ([KINDS[name][1]], KINDS[name][2])
 
 
 def last_logits(name, encoder, x, images, pad):
@@ -145,17 +161,17 @@ def last_logits(name, encoder, x, images, pad):
         both = dict(config=model.config.text_config, inputs_embeds=inputs, attention_mask=None, past_key_values=None,
                     or_mask_function=lambda b, h, q, k: inside[q] & inside[k] & (picture[q] == picture[k]))
         mask = {"full_attention": create_causal_mask(**both), "sliding_attention": create_sliding_window_causal_mask(**both)}
-    return model.lm_head(model.model.language_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state[0, -1])
+    text = model.model.text_model if hasattr(model.model, "text_model") else model.model.language_model
+    return model.lm_head(text(inputs_embeds=inputs, attention_mask=mask).last_hidden_state[0, -1])
 
 
 def compare(name, converter, kvasir):
     import torch
     from PIL import Image
-    _, before, after = KINDS[name]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         encoder = build(name, converter, folder)
         text_file = folder + "/text.gguf"
-        pad = encoder.model.config.text_config.vocab_size - 3
+        pad = encoder.model.config.text_config.vocab_size - 1 - len(marks_of(name))
 
         def call(*arguments):
             said = subprocess.run([kvasir, *arguments], capture_output=True, text=True, check=False)
@@ -175,10 +191,13 @@ def compare(name, converter, kvasir):
                                              "folder": ["-m", folder + "/whole"]}.items()}
             images = [Image.open(path) for path in paths]
             texts = (prompt if "<image>" in prompt else "<image>" + prompt).split("<image>")
-            all_ids = []
+            all_ids, after = [], ""
             for i, image in enumerate(images):
-                text = ids((after if i > 0 else "") + texts[i] + before)
-                all_ids += text[text[:1] == bos and i > 0:] + [pad] * len(encoder.rows(image)[1])
+                parts, behind = around(encoder, name, image)
+                for part, mark in enumerate(parts):
+                    text = ids((after + texts[i] if part == 0 else "") + mark)
+                    all_ids += text[text[:1] == bos and (i > 0 or part > 0):] + [pad] * (len(encoder.rows(image)[1]) // len(parts))
+                after = behind
             text = ids(after + texts[-1])
             x = torch.tensor([all_ids + text[text[:1] == bos:]])
             most, worst = dict.fromkeys(answers, 0), dict.fromkeys(answers, 0)

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 COLOURS = dict(image_mean=[0.48, 0.45, 0.4], image_std=[0.27, 0.26, 0.28])
 EDGES = dict(size={"shortest_edge": 2500, "longest_edge": 30000}, **COLOURS)
 ALTERED = {"gemma3": COLOURS, "qwen2vl_merger": EDGES, "qwen2_5vl_merger": EDGES, "qwen3vl_merger": EDGES,
+           "idefics3": dict(size={"longest_edge": 203}, max_image_size={"longest_edge": 64}, **COLOURS),
            "gemma4v": dict(max_soft_tokens=70), "gemma4uv": dict(max_soft_tokens=140),
            "lfm2": dict(min_image_tokens=16, max_image_tokens=36, max_pixels_tolerance=1.5, tile_size=256, max_tiles=6, **COLOURS)}
 FILES = ["150x151.png", "307x19.png", "1500x500.png"]
@@ -34,7 +35,7 @@ def write(name, out):
     place = f"{out}/folders/{name}"
     encoder.model.save_pretrained(place)
     encoder.processor.save_pretrained(place)
-    parts = ("vision", "visual", "multi_modal", "embed_audio")
+    parts = ("vision", "visual", "multi_modal", "embed_audio", "connector")
     tensors = {key: t for key, t in load_file(place + "/model.safetensors").items() if any(part in key for part in parts)}
     small = {key: t.half() if torch.equal(t, t.half().float()) else t for key, t in tensors.items()}
     save_file(small, place + "/model.safetensors", {"format": "pt"})

@@ -244,7 +244,46 @@ class Lfm2:
         return parts, rows, []
 
 
-ENCODERS = {"lfm2": Lfm2, "gemma4v": Gemma4, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen2_5vl_merger": Qwen25,
+class Idefics3:
+    """Every picture becomes at least as long as four squares."""
+    name, tiles, scale = "Idefics3", True, 2
+    square = 48
+
+    def __init__(self):
+        import importlib
+        import transformers
+        kind = self.name.lower()
+        vision = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2, image_size=48, patch_size=8)
+        text = dict(TEXT, model_type="llama", pad_token_id=0)
+        config = getattr(transformers, self.name + "Config")(text_config=text, vision_config=vision, scale_factor=self.scale)
+        self.model = getattr(transformers, self.name + "ForConditionalGeneration")(config)
+        module = importlib.import_module(f"transformers.models.{kind}.image_processing_{kind}")
+        self.processor = getattr(module, self.name + "ImageProcessor")(size={"longest_edge": 4 * self.square},
+                                                                       max_image_size={"longest_edge": self.square})
+
+    def rows(self, image):
+        x = self.processor(image, return_tensors="pt")
+        rows = self.model.model.get_image_features(x.pixel_values, x.pixel_attention_mask).pooler_output[0]
+        pixels = ((x.pixel_values[0] * 0.5 + 0.5) * 255).round()
+        if self.processor.image_mean[0] != 0.5:  # altered settings: their sizes alone are compared
+            pixels = pixels * 0
+        lines = self.processor.max_image_size["longest_edge"] // 8 // self.scale
+        return [(p.permute(1, 2, 0).byte().contiguous().numpy(), [1, lines, lines]) for p in pixels], rows, []
+
+    def marks(self, image):
+        """Texts in front of every part, and behind the last one, as the processor writes them."""
+        x = self.processor(image, return_tensors="pt", return_row_col_info=True)
+        rows, columns = x["rows"][0][0], x["cols"][0][0]
+        around = "<fake_token_around_image>"
+        texts = [("\n" if c == 0 and r > 0 else "") + f"{around}<row_{r + 1}_col_{c + 1}>" for r in range(rows) for c in range(columns)]
+        return [*texts, ("\n\n" if texts else "") + around + "<global-img>"], around
+
+
+class SmolVLM(Idefics3):
+    name, scale = "SmolVLM", 3
+
+
+ENCODERS = {"lfm2": Lfm2, "idefics3": Idefics3, "gemma4v": Gemma4, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen2_5vl_merger": Qwen25,
             "qwen2vl_merger": Qwen2, "qwen3vl_merger": Qwen3}
 
 

@@ -82,11 +82,16 @@ class VisionFolder {
     if (!act.empty() && act != family_->activation)
       f.unsupported(is_gemma4() ? "hidden_activation" : "hidden_act",
                     fmt::format("is {}, expected {}", act, family_->activation));
-    const std::int64_t patch = count("patch_size", "patch_size", "spatial_patch_size", is_qwen() ? 14 : 16);
+    // Published files of Idefics 3 and SmolVLM leave out what transformers takes by default.
+    const bool usual = is("idefics3");
+    const std::int64_t patch = count("patch_size", "patch_size", "spatial_patch_size",
+                                     is_qwen() ? 14
+                                     : usual   ? 32
+                                               : 16);
     if (is("gemma4uv")) return read_sound(whole);
-    count("embedding_length", is("qwen2vl_merger") ? "embed_dim" : "hidden_size", "", 0);
-    count("attention.head_count", is_qwen() ? "num_heads" : "num_attention_heads", "", is_qwen() ? 16 : 0);
-    const std::int64_t blocks = count("block_count", is_qwen() ? "depth" : "num_hidden_layers", "", 0);
+    count("embedding_length", is("qwen2vl_merger") ? "embed_dim" : "hidden_size", "", usual ? 1152 : 0);
+    count("attention.head_count", is_qwen() ? "num_heads" : "num_attention_heads", "", is_qwen() || usual ? 16 : 0);
+    const std::int64_t blocks = count("block_count", is_qwen() ? "depth" : "num_hidden_layers", "", usual ? 12 : 0);
     if (is("gemma4v")) {
       count("feed_forward_length", "intermediate_size", "", 0);
       count("projector.scale_factor", "pooling_kernel_size", "", 3);
@@ -99,6 +104,10 @@ class VisionFolder {
         whole.bad("mm_tokens_per_image",
                   fmt::format("is {}, expected a square that divides {} x {} patches", rows, grid, grid));
       set("projector.scale_factor", grid / side);
+    }
+    if (is("idefics3")) {
+      count("image_size", "image_size", "", 224);
+      set("projector.scale_factor", whole.integer_if("scale_factor", 1, 16).value_or(2));
     }
     if (is("lfm2")) set("projector.scale_factor", whole.integer_if("downsample_factor", 1, 16).value_or(2));
     if (is_qwen()) count("spatial_merge_size", "spatial_merge_size", "", 2);
@@ -182,6 +191,7 @@ class VisionFolder {
         patch && *patch != metadata_.require_int("clip.vision.patch_size", 1, kMostSize))
       f.bad("patch_size", "is another number than that of config.json");
     if (is_qwen()) read_pixels(f);
+    if (is("idefics3")) read_squares(f);
     if (is_gemma4()) set("image_max_tokens", f.integer_if("max_soft_tokens", 1, kMostSize).value_or(280));
     if (is("lfm2")) read_tiles(f);
     if (is("gemma3")) {
@@ -244,6 +254,21 @@ class VisionFolder {
     set("image_tolerance", f.number_if("max_pixels_tolerance").value_or(2.0));
     set("image_splits", f.flag_if("do_image_splitting").value_or(true));
     if (!f.flag_if("use_thumbnail").value_or(true)) f.unsupported("use_thumbnail", "is false");
+  }
+
+  // What transformers takes where a field is missing are the sizes of Idefics 3.
+  void read_squares(const ConfigFields& f) {
+    const auto edge = [&](const char* field, std::int64_t otherwise) {
+      const FolderJson* size = f.object(field);
+      if (!size) return otherwise;
+      const ConfigFields of(*size, f.path(), field + std::string("."));
+      const auto n = of.integer_if("longest_edge", 1, 1 << 14);
+      if (!n) of.bad("longest_edge", "is missing");
+      return n.value_or(otherwise);
+    };
+    set("preproc_image_size", edge("size", 4 * 364));
+    set("image_tile", edge("max_image_size", 364));
+    set("image_splits", f.flag_if("do_image_splitting").value_or(true));
   }
 
   std::vector<std::string> shard_names() const {

@@ -6,6 +6,7 @@
 //   clip.vision.image_{min,max}_tokens, image_{min,max}_tiles, image_tile, image_tolerance, image_splits       LFM2-VL
 //   clip.vision.image_max_tokens                         Gemma 4
 //   clip.audio.sampling_rate                             Gemma 4 Unified, of sounds
+//   clip.vision.image_tile, image_splits                 Idefics 3 and SmolVLM
 #pragma once
 
 #include <memory>

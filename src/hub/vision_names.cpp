@@ -40,6 +40,21 @@ constexpr std::array kLfm2 = {
     VisionName{"multi_modal_projector.linear_1.*", "mm.1.*"},
     VisionName{"multi_modal_projector.linear_2.*", "mm.2.*"},
 };
+// The tower's names have lost "vision_model." here.
+constexpr std::array kIdefics3 = {
+    VisionName{"embeddings.patch_embedding.*", "v.patch_embd.*"},
+    VisionName{"embeddings.position_embedding.weight", "v.position_embd.weight"},
+    VisionName{"encoder.layers.{}.layer_norm1.*", "v.blk.{}.ln1.*"},
+    VisionName{"encoder.layers.{}.layer_norm2.*", "v.blk.{}.ln2.*"},
+    VisionName{"encoder.layers.{}.self_attn.q_proj.*", "v.blk.{}.attn_q.*"},
+    VisionName{"encoder.layers.{}.self_attn.k_proj.*", "v.blk.{}.attn_k.*"},
+    VisionName{"encoder.layers.{}.self_attn.v_proj.*", "v.blk.{}.attn_v.*"},
+    VisionName{"encoder.layers.{}.self_attn.out_proj.*", "v.blk.{}.attn_out.*"},
+    VisionName{"encoder.layers.{}.mlp.fc1.*", "v.blk.{}.ffn_up.*"},
+    VisionName{"encoder.layers.{}.mlp.fc2.*", "v.blk.{}.ffn_down.*"},
+    VisionName{"post_layernorm.*", "v.post_ln.*"},
+    VisionName{"connector.modality_projection.proj.weight", "mm.model.fc.weight"},
+};
 constexpr std::array kQwen = {
     VisionName{"visual.patch_embed.proj.weight", "v.patch_embd.weight", L::kTwoFrames},
     VisionName{"visual.patch_embed.proj.bias", "v.patch_embd.bias"},
@@ -97,11 +112,13 @@ constexpr std::array kGemma4Unified = {
     VisionName{"embed_audio.embedding_projection.weight", "mm.a.input_projection.weight"},
 };
 
-constexpr int kBilinear = 2, kBicubic = 3;
+constexpr int kLanczos = 1, kBilinear = 2, kBicubic = 3;
 constexpr std::string_view kTanh = "gelu_pytorch_tanh";
 constexpr std::array kFamilies = {
     VisionFamily{"gemma3", "gemma3", kTanh, kBilinear, kSiglip},
     VisionFamily{"lfm2_vl", "lfm2", kTanh, kBilinear, kLfm2},
+    VisionFamily{"idefics3", "idefics3", kTanh, kLanczos, kIdefics3},
+    VisionFamily{"smolvlm", "idefics3", kTanh, kLanczos, kIdefics3},
     VisionFamily{"gemma4", "gemma4v", kTanh, kBicubic, kGemma4},
     VisionFamily{"gemma4_unified", "gemma4uv", "", kBicubic, kGemma4Unified},
     VisionFamily{"qwen2_vl", "qwen2vl_merger", "quick_gelu", kBicubic, kQwen},

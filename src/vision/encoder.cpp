@@ -70,6 +70,8 @@ PictureKey key_of(const Prepared& prepared, const Encoder& encoder) {
     h.add(std::as_bytes(std::span(size)));
     h.add(std::as_bytes(std::span(p.rgb)));
   }
+  // Parts of one colour are equal however they lie: what stands between them is not.
+  for (const std::string& mark : prepared.marks) h.add(mark);
   return h.key();
 }
 

@@ -125,7 +125,7 @@ class Encoder {
   std::string kind_;
 };
 
-// Of the encoder's fingerprint, and size and bytes of every part.
+// Of the encoder's fingerprint, size and bytes of every part, and what stands in front of it.
 PictureKey key_of(const Prepared& prepared, const Encoder& encoder);
 
 // Contract of an entry in vision/encoders; its file is called as clip.projector_type calls it, with _ for a dot.

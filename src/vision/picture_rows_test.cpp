@@ -145,6 +145,38 @@ TEST(PictureEncoder, SaysWhatStandsAroundRows) {
   EXPECT_EQ(around("lfm2", "1500x500.png"),
             "<|image_start|><|img_row_1_col_1|>[256 earlier]<|img_row_1_col_2|>[256 earlier]<|img_row_1_col_3|>"
             "[256 earlier]<|img_thumbnail|>[243 earlier]<|image_end|>");
+  const std::string mark = "<fake_token_around_image>";
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += fmt::format("{}{}<row_{}_col_{}>[9 earlier]", i == 4 ? "\n" : "", mark, i / 4 + 1, i % 4 + 1);
+  EXPECT_EQ(around("idefics3", "1500x500.png"), lines + "\n\n" + mark + "<global-img>[9 earlier]" + mark);
+}
+
+// Their parts have the same bytes, and lie beside each other in one, under each other in the other.
+TEST(PictureEncoder, KeysOfCutPicturesSayHowTheyAreCut) {
+  Team team(1);
+  const auto encoder = open_encoder(golden("idefics3.gguf"), {}, team);
+  const auto grey = [&](Size size) {
+    const auto bytes = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * 3;
+    return encoder->prepare({size, std::vector<std::uint8_t>(bytes, 90)});
+  };
+  const Prepared wide = grey({200, 100}), high = grey({100, 200});
+  ASSERT_EQ(wide.parts.size(), 9u);
+  ASSERT_EQ(high.parts.size(), 9u);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(wide.parts[i].rgb, high.parts[i].rgb);
+  EXPECT_NE(key_of(wide, *encoder), key_of(high, *encoder));
+}
+
+// Which of an encoder's settings make one square of a picture: it stands alone, without a row or column in its mark.
+TEST(PictureEncoder, OfSquaresGivesOneWithFewRows) {
+  if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
+  Team team(1);
+  const auto encoder = open_encoder(golden("idefics3.gguf"), {.most_rows = 9}, team);
+  const Prepared p = encoder->prepare(read_picture(golden("pictures/1500x500.png")));
+  ASSERT_EQ(p.parts.size(), 1u);
+  EXPECT_EQ(p.parts[0].size, (Size{48, 48}));
+  EXPECT_EQ(encoder->runs(p)[0].before, "<fake_token_around_image><global-img>");
+  EXPECT_THROW(open_encoder(golden("idefics3.gguf"), {.most_rows = 8}, team), Error);
 }
 
 TEST(PictureEncoder, OfOtherFilesIsRefused) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/check.hpp"
 
@@ -17,6 +18,23 @@ double cubic(double x) {
   return x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
+double sinc(double x) {
+  if (x == 0) return 1;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
+struct Shape {
+  double reach;
+  double (*weight)(double);
+};
+Shape shape_of(Filter filter) {
+  if (filter == Filter::kLanczos) return {3, lanczos};
+  return filter == Filter::kBicubic ? Shape{2, cubic} : Shape{1, triangle};
+}
+
 // What each place of a resized axis is made of: `count` places of the old one from `first` on.
 struct Taps {
   struct Range {
@@ -30,7 +48,8 @@ struct Taps {
 
 Taps taps_of(int from, int to, Filter filter, Rounding rounding) {
   const double scale = static_cast<double>(from) / to, stretch = std::max(scale, 1.0);
-  const double reach = (filter == Filter::kBicubic ? 2.0 : 1.0) * stretch;
+  const Shape shape = shape_of(filter);
+  const double reach = shape.reach * stretch;
   Taps t;
   t.most = static_cast<int>(std::ceil(reach)) * 2 + 1;
   std::vector<double> exact(static_cast<std::size_t>(to) * static_cast<std::size_t>(t.most));
@@ -43,7 +62,7 @@ Taps taps_of(int from, int to, Filter filter, Rounding rounding) {
     double sum = 0;
     for (int k = 0; k < count; ++k) {
       const double x = (k + first - center + 0.5) * (1.0 / stretch);
-      sum += w[k] = filter == Filter::kBicubic ? cubic(x) : triangle(x);
+      sum += w[k] = shape.weight(x);
     }
     for (int k = 0; k < count && sum != 0; ++k) largest = std::max(largest, w[k] /= sum);
     t.ranges.push_back({first, count});
@@ -108,6 +127,17 @@ Picture resize(const Picture& from, Size to, Filter filter, Rounding rounding) {
     out.rgb = resize_columns(out.rgb, to.width, to.height, taps_of(from.size.height, to.height, filter, rounding));
   out.size = to;
   return out;
+}
+
+Picture cut_square(const Picture& from, int row, int column, int side) {
+  KVASIR_CHECK((column + 1) * side <= from.size.width && (row + 1) * side <= from.size.height);
+  Picture square{{side, side}, {}};
+  square.rgb.reserve(static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * 3);
+  for (int y = 0; y < side; ++y) {
+    const auto at = from.rgb.begin() + ((std::int64_t{row} * side + y) * from.size.width + column * side) * 3;
+    square.rgb.insert(square.rgb.end(), at, at + side * 3);
+  }
+  return square;
 }
 
 }  // namespace kvasir::vision

@@ -61,15 +61,6 @@ Size tiles_for(Size p, const Lfm2Tiling& t) {
   return best;
 }
 
-Picture tile_of(const Picture& p, int column, int row, int side) {
-  Picture tile{{side, side}, {}};
-  for (int y = 0; y < side; ++y) {
-    const auto from = p.rgb.begin() + ((std::int64_t{row} * side + y) * p.size.width + column * side) * 3;
-    tile.rgb.insert(tile.rgb.end(), from, from + side * 3);
-  }
-  return tile;
-}
-
 // Weights of a table's places for each of `count` places stretched over it: triangles, wider where places are left out.
 std::vector<float> stretch(int table, int count) {
   const float scale = static_cast<float>(table) / static_cast<float>(count), reach = std::max(scale, 1.0f);
@@ -142,7 +133,7 @@ class Lfm2 final : public Encoder {
           resize(p, {tiles.width * side, tiles.height * side}, Filter::kBilinear, Rounding::kTorchvision);
       for (int row = 0; row < tiles.height; ++row)
         for (int column = 0; column < tiles.width; ++column) {
-          out.parts.push_back(tile_of(large, column, row, side));
+          out.parts.push_back(cut_square(large, row, column, side));
           out.marks.push_back(fmt::format("<|img_row_{}_col_{}|>", row + 1, column + 1));
         }
       out.marks.emplace_back("<|img_thumbnail|>");
