@@ -250,6 +250,14 @@ void read_gemma4(ConfigReader& r) {
   if (r.fields.flag_if("enable_moe_block").value_or(false)) read_experts(r);
 }
 
+void read_gemma_embedding2(ConfigReader& r) {
+  read_gemma4(r);
+  r.expect("attention_bias", false);
+  r.set("embedding_length_out", r.need({"embedding_dim"}, 1));
+  r.set("attention.causal", false);
+  r.set("pooling_type", std::int64_t{1});  // "equivalent to projecting after mean pooling"
+}
+
 void read_assistant(ConfigReader& r, const ConfigFields& around) {
   r.set("embedding_length_out", around.integer("backbone_hidden_size", 1, ConfigReader::kMost));
   r.set("nextn_predict_layers", r.layers);

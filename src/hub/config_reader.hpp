@@ -72,6 +72,7 @@ void read_olmo(ConfigReader& r);
 void read_gpt_oss(ConfigReader& r);
 void read_llama4(ConfigReader& r);
 void read_gemma4(ConfigReader& r);
+void read_gemma_embedding2(ConfigReader& r);
 // Of Gemma 4's assistants, behind the rest: what their configuration has around that of their layers.
 void read_assistant(ConfigReader& r, const weights::ConfigFields& around);
 void read_latent(ConfigReader& r);

@@ -392,14 +392,14 @@ struct LayerSpec {
 };
 
 // Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
-// embedding's row and every `width` elements are normed by themselves.
+// embedding's row and every `width` elements are normed by themselves; norm(projection x / sqrt(dim)) without a table.
 struct LayerInputs {
   Table tokens = {};       // (vocab, layers * width)
   Linear projection = {};  // (layers * width, dim)
   Norm norm = {};
   float scale = 1.0f;
 
-  explicit operator bool() const { return static_cast<bool>(tokens); }
+  explicit operator bool() const { return static_cast<bool>(projection); }
 };
 
 // Of a block that predicts further tokens (model/mtp_head.hpp): a row is both([norm(x) | state_norm(s)]), where x is

@@ -24,7 +24,7 @@ using model::Pooling;
 const std::string kFolder = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
 const char* const kEncoders[] = {"bert",     "nomic-bert",     "modern-bert",       "neo-bert",
                                  "eurobert", "jina-bert-v2",   "jina-bert-v2-code", "jina-bert-v3",
-                                 "gte",      "nomic-bert-moe", "gemma-embedding"};
+                                 "gte",      "nomic-bert-moe", "gemma-embedding",   "gemma-embedding2"};
 constexpr Pooling kVectors[] = {Pooling::kMean, Pooling::kCls, Pooling::kLast};
 
 struct Golden {
@@ -122,7 +122,7 @@ TEST(Encoder, AgreesWithFloat64) {
       expect_agreement(base, name, exact);
       ++folders;
     }
-  EXPECT_EQ(folders, 8);
+  EXPECT_EQ(folders, 10);
 }
 
 class Vector final : public Listener {

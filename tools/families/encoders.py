@@ -29,6 +29,8 @@ USUAL = dict(vocab_size=128, hidden_size=64, num_hidden_layers=4, num_attention_
 MODERN = dict(local_attention=16, cls_token_id=1, sep_token_id=2)
 GEMMA = dict(head_dim=16, num_key_value_heads=2, use_bidirectional_attention=True, sliding_window=16, query_pre_attn_scalar=16,
              num_hidden_layers=6)
+GEMMA2 = dict(head_dim=16, global_head_dim=32, num_key_value_heads=2, num_global_key_value_heads=1, sliding_window=8,
+              hidden_size_per_layer_input=16, embedding_dim=48, num_hidden_layers=6, sliding_window_pattern=3)
 # Name: model type, settings, whether a head ranks.
 MODELS = {
     "bert": ("bert", {}, False),
@@ -62,6 +64,7 @@ MODELS = {
     "neobert": ("neobert", {}, False),
     "gemma3_text": ("gemma3_text", GEMMA, False),
     "gemma3_text+dense": ("gemma3_text", GEMMA, False),
+    "embedding_gemma2_text": ("embedding_gemma2_text", GEMMA2, False),
     "qwen3": ("qwen3", dict(head_dim=16, num_key_value_heads=2), False),
 }
 # What files of the converter do not say, so that nothing can compute rightly by them: of ranks, or of all.
@@ -257,10 +260,13 @@ SMALL = dict(hidden_size=32, num_attention_heads=2, num_hidden_layers=2, interme
 GOLDEN = {"modern-bert": ("modernbert+rank", dict(SMALL, num_hidden_layers=3, local_attention=8)), "neo-bert": ("neobert", SMALL),
           "eurobert": ("eurobert", SMALL), "gte": ("gte+rank", SMALL), "jina-bert-v2": ("jina_v2", SMALL), "jina-bert-v2-code": ("jina_v2+code", SMALL),
           "jina-bert-v3": ("jina_embeddings_v3", SMALL), "nomic-bert-moe": ("nomic_moe", SMALL),
-          "gemma-embedding": ("gemma3_text+dense", dict(SMALL, num_hidden_layers=6, sliding_window=8))}
+          "gemma-embedding": ("gemma3_text+dense", dict(SMALL, num_hidden_layers=6, sliding_window=8)),
+          "gemma-embedding2": ("embedding_gemma2_text", dict(SMALL, num_hidden_layers=3, num_key_value_heads=1, sliding_window=4,
+                                                             embedding_dim=32))}
 
 
-FOLDERS = ("modern-bert", "jina-bert-v2-code", "gte", "gemma-embedding")  # kept as folders, too
+FOLDERS = ("modern-bert", "jina-bert-v2-code", "gte", "gemma-embedding", "gemma-embedding2")  # kept as folders, too
+MADE = ("gemma-embedding2",)  # files that `kvasir quantize` makes of the folder, because the converter does not know it
 
 
 def write_gte(model, file):
@@ -294,7 +300,7 @@ def write_gte(model, file):
     writer.close()
 
 
-def write_golden(converter, out, names):
+def write_golden(kvasir, converter, out, names):
     import glob
     import tempfile
 
@@ -309,13 +315,16 @@ def write_golden(converter, out, names):
             model, config = build(of, small)
             dense = [(torch.randn(shape, generator=noise) / 6).half() for shape in ((40, 32), (32, 40))] if "+dense" in of else []
             write_folder(of, model, config, place + "/folder", dense)
-            said = write_gte(model, place + "/model.gguf") if name == "gte" else convert(converter, place, of, kind="f16")
+            said = None if name in MADE else write_gte(model, place + "/model.gguf") if name == "gte" else \
+                convert(converter, place, of, kind="f16")
             if said:
                 sys.exit(f"{name}: {said}")
             if name in FOLDERS:
                 for path in [place + "/folder/model.safetensors", *glob.glob(place + "/folder/*_Dense/model.safetensors")]:
                     save_file({k: v.half() if v.ndim > 1 else v for k, v in load_file(path).items()}, path, {"format": "pt"})
                 shutil.copytree(place + "/folder", f"{out}/{name}", dirs_exist_ok=True)
+            if name in MADE:
+                subprocess.run([kvasir, "quantize", place + "/folder", place + "/model.gguf", "--type", "F16"], check=True)
             model.double()
             ids = torch.randint(3, 128, (31,), generator=noise).tolist()
             answer = {"tokens": ids, "second": -1, "states": states_of(model, ids).tolist(),
@@ -481,7 +490,7 @@ def main():
     import convert as converting
     converting.load(args.converter)
     if args.golden:
-        return write_golden(args.converter, args.golden, args.names)
+        return write_golden(args.kvasir, args.converter, args.golden, args.names)
     wrong, rows = False, []
     for name in MODELS:
         if args.names and name not in args.names:

@@ -154,3 +154,5 @@ def randomise(model, generator):
         for name, b in model.named_buffers():
             if "correction_bias" in name or "expert_bias" in name:
                 b.copy_(noise(b, 0.2))
+            elif name.endswith("layer_scalar"):
+                b.add_(noise(b, 0.2))

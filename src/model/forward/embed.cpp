@@ -113,6 +113,7 @@ void Embedder::make_inputs(std::span<const Input> inputs) {
       float* const row = s_.inputs + r * s_.input_width;
       ops().scale(row, root, s_.input_width);
       apply(e.norm, row, row, s_.input_width);
+      if (!e.tokens) continue;
       e.tokens.row(ids_[static_cast<std::size_t>(r)], token);
       ops().scale(token, e.scale, s_.input_width);
       ops().add(row, token, s_.input_width);
