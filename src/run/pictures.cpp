@@ -150,7 +150,8 @@ std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const
   const std::lock_guard one(decoding_);
   if (auto known = find(mark)) return known;  // meanwhile
   Kept kept{.mark = mark, .picture = nullptr, .bytes = sizeof(Kept)};
-  const vision::Picture picture = vision::decode(std::as_bytes(std::span(file)), name);
+  const vision::Picture picture =
+      vision::decode(std::as_bytes(std::span(file)), name, {.seconds = options_.image_seconds});
   {
     const std::lock_guard lock(mutex_);
     ++stats_.decoded;
