@@ -247,6 +247,7 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
     offer.card.kv_token = plan.cache.bytes_per_token;
     offer.card.kv_token_f16 = run::f16_bytes_per_token(s.engine, spec);
     if (s.pictures.mmproj != "none") {
+      offer.vision = true;
       // Opened and given back: a wrong one is an error now, not when the model is wanted.
       const std::size_t before = tensor::allocated_bytes(tensor::Tag::kWeights);
       Team team(1);

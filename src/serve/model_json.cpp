@@ -14,12 +14,16 @@ std::string rfc3339_seconds(std::int64_t unix_seconds) {
 
 }  // namespace
 
+Roster::Entry known_model(const Context& loaded) {
+  return {.card = loaded.service.card(),
+          .chats = loaded.chat != nullptr,
+          .vision = loaded.pictures != nullptr,
+          .loaded = true};
+}
+
 std::vector<Roster::Entry> known_models(const Context& context) {
   if (const Roster* roster = context.shared->roster) return roster->list();
-  return {{.card = context.service.card(),
-           .chats = context.chat != nullptr,
-           .vision = context.pictures != nullptr,
-           .loaded = true}};
+  return {known_model(context)};
 }
 
 Json model_json(const Context& context, const Roster::Entry& model) {

@@ -148,6 +148,7 @@ std::vector<Roster::Entry> Roster::list() const {
     const Context* const context = slot->context.get();
     all.push_back({.card = context ? context->service.card() : slot->offer.card,
                    .chats = context ? context->chat != nullptr : !slot->offer.card.chat_template.empty(),
+                   .vision = context ? context->pictures != nullptr : slot->offer.vision,
                    .bytes = slot->offer.bytes,
                    .loaded = context != nullptr,
                    .requests = slot->leases,

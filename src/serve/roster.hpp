@@ -32,6 +32,7 @@ class Resident {
 struct Offer {
   run::ModelCard card;                              // as its file says without being loaded; the names of all differ
   std::int64_t bytes = 0;                           // that it takes while it is loaded
+  bool vision = false;                              // it reads pictures once it is
   std::function<std::unique_ptr<Resident>()> load;  // Throws Error
 };
 
@@ -62,7 +63,7 @@ class Roster {
   struct Entry {
     run::ModelCard card;
     bool chats = false;   // it has a chat template
-    bool vision = false;  // and reads pictures
+    bool vision = false;  // it reads pictures, or will when it is loaded
     std::int64_t bytes = 0;
     bool loaded = false;
     std::int64_t requests = 0;  // that hold it

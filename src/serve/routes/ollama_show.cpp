@@ -7,19 +7,12 @@
 #include "serve/chat.hpp"
 #include "serve/exchange.hpp"
 #include "serve/families/ollama.hpp"
+#include "serve/model_json.hpp"
 #include "serve/roster.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::routes_ollama_show {
 namespace {
-
-Json capabilities(const ChatFormat* chat, bool vision) {
-  Json all = Json::array({"completion"});
-  if (chat && chat->knows_tools()) all.push_back("tools");
-  if (chat && chat->knows_thinking()) all.push_back("thinking");
-  if (vision) all.push_back("vision");
-  return all;
-}
 
 void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   const Json body = parse_body(exchange->request().body);
@@ -30,24 +23,23 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   // Of a model that is not loaded, what its file says.
   const auto loaded = context.shared->roster ? context.shared->roster->peek(*name) : nullptr;
   const ChatFormat* const chat = loaded ? loaded->chat : context.chat;
-  const run::ModelCard card = loaded                   ? loaded->service.card()
-                              : context.shared->roster ? context.shared->roster->entry(*name).card
-                                                       : context.service.card();
+  const Roster::Entry entry = loaded || !context.shared->roster ? known_model(loaded ? *loaded : context)
+                                                                : context.shared->roster->entry(*name);
+  const run::ModelCard& card = entry.card;
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
-  exchange->reply(
-      json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
-                     {"parameters", ""},
-                     {"template", chat ? std::string(chat->source()) : card.chat_template},
-                     {"details", ollama_details(card)},
-                     {"model_info",
-                      {{"general.architecture", a},
-                       {"general.parameter_count", card.parameters},
-                       {a + ".context_length", card.context},
-                       {a + ".vocab_size", card.vocabulary}}},
-                     {"capabilities", capabilities(chat, (loaded ? loaded->pictures : context.pictures) != nullptr)},
-                     {"modified_at", rfc3339(static_cast<double>(context.created))}}));
+  exchange->reply(json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
+                                 {"parameters", ""},
+                                 {"template", chat ? std::string(chat->source()) : card.chat_template},
+                                 {"details", ollama_details(card)},
+                                 {"model_info",
+                                  {{"general.architecture", a},
+                                   {"general.parameter_count", card.parameters},
+                                   {a + ".context_length", card.context},
+                                   {a + ".vocab_size", card.vocabulary}}},
+                                 {"capabilities", ollama_capabilities(chat, entry.vision)},
+                                 {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 
 }  // namespace
