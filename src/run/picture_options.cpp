@@ -18,7 +18,13 @@ const OptionTable<PictureOptions>& picture_table() {
                  "for none",
          .unit = "bytes",
          .low = 0,
-         .high = std::int64_t{1} << 40}}}};
+         .high = std::int64_t{1} << 40}},
+       {"image_seconds",
+        &O::image_seconds,
+        {.help = "time that a picture may take to be decoded, else it is refused; 0 for no bound",
+         .unit = "s",
+         .low = 0,
+         .high = 3600}}}};
   return table;
 }
 

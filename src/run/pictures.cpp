@@ -230,7 +230,7 @@ std::vector<float> Pictures::rows_of(Source& source, std::size_t run, model::Row
 
 std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const std::string& name) {
   return read_with(text::picture_mark(file), [&](std::uint64_t* bytes) {
-    return made_of(vision::decode(std::as_bytes(std::span(file)), name), bytes);
+    return made_of(vision::decode(std::as_bytes(std::span(file)), name, {.seconds = options_.image_seconds}), bytes);
   });
 }
 

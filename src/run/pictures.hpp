@@ -32,6 +32,7 @@ namespace kvasir::run {
 struct PictureOptions {
   std::string mmproj;                      // "": the model's own folder, if it has an encoder; "none": no pictures
   std::int64_t image_memory = 64LL << 20;  // bytes for pictures that were read, with their rows; 0: none is kept
+  double image_seconds = 30;               // that a picture may take to be decoded; 0: as long as it takes
 };
 const OptionTable<PictureOptions>& picture_table();  // run/picture_options.cpp
 // The file or folder of the encoder for a model, by the option; "": there is none. Throws Error for a config.json that

@@ -16,13 +16,17 @@ std::string rfc3339_seconds(std::int64_t unix_seconds) {
 
 }  // namespace
 
+Roster::Entry known_model(const Context& loaded) {
+  return {.card = loaded.service.card(),
+          .chats = loaded.chat != nullptr,
+          .vision = loaded.pictures != nullptr,
+          .audio = loaded.pictures && loaded.pictures->hears(),
+          .loaded = true};
+}
+
 std::vector<Roster::Entry> known_models(const Context& context) {
   if (const Roster* roster = context.shared->roster) return roster->list();
-  return {{.card = context.service.card(),
-           .chats = context.chat != nullptr,
-           .vision = context.pictures != nullptr,
-           .audio = context.pictures && context.pictures->hears(),
-           .loaded = true}};
+  return {known_model(context)};
 }
 
 Json model_json(const Context& context, const Roster::Entry& model) {

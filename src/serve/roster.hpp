@@ -63,7 +63,7 @@ class Roster {
   struct Entry {
     run::ModelCard card;
     bool chats = false;   // it has a chat template
-    bool vision = false;  // and reads pictures
+    bool vision = false;  // it reads pictures, or will when it is loaded
     bool audio = false;   // and sounds
     std::int64_t bytes = 0;
     bool loaded = false;

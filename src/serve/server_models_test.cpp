@@ -35,14 +35,16 @@ class ModelsServer {
       one.name = name;
       one.script = {name + " "};
       run::ModelCard card{.name = name, .architecture = "fake", .context = 4096, .chat_template = "of " + name};
-      offers.push_back({.card = card, .bytes = 10, .load = [this, one]() -> std::unique_ptr<Resident> {
-                          if (fails.load()) throw Error(Code::kBadInput, "is no model", "/secret/path.gguf");
-                          if (load_seconds > 0)
-                            std::this_thread::sleep_for(std::chrono::duration<double>(load_seconds));
-                          auto loaded = std::make_unique<FakeResident>(one, alive);
-                          EXPECT_LE(alive.load() * 10, budget_);
-                          return loaded;
-                        }});
+      // What a loaded one reads is its own matter: this says it of one that is not.
+      const bool vision = name == "org/b";
+      offers.push_back(
+          {.card = card, .bytes = 10, .vision = vision, .load = [this, one]() -> std::unique_ptr<Resident> {
+             if (fails.load()) throw Error(Code::kBadInput, "is no model", "/secret/path.gguf");
+             if (load_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(load_seconds));
+             auto loaded = std::make_unique<FakeResident>(one, alive);
+             EXPECT_LE(alive.load() * 10, budget_);
+             return loaded;
+           }});
     }
     budget_ = budget;
     options.port = 0;
@@ -110,14 +112,27 @@ TEST(ServerModels, AreListedAndLoadedWhenAskedFor) {
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1]["id"], "org/b");
   EXPECT_EQ(list[1]["kvasir"]["loaded"], false);
+  EXPECT_EQ(list[0]["input_modalities"], Json({"text"}));
+  EXPECT_EQ(list[0]["kvasir"]["vision"], false);
+  EXPECT_EQ(list[1]["input_modalities"], Json({"text", "image"}));
+  EXPECT_EQ(list[1]["kvasir"]["vision"], true);
   EXPECT_EQ(s.ask("GET", "/v1/models/org/b").json()["id"], "org/b");
   EXPECT_EQ(s.ask("GET", "/v1/models/c").status, 404);
-  EXPECT_EQ(s.ask("GET", "/api/tags").json()["models"].size(), 2u);
+  const Json tags = s.ask("GET", "/api/tags").json()["models"];
+  ASSERT_EQ(tags.size(), 2u);
+  EXPECT_EQ(tags[0]["capabilities"].dump(), R"(["completion"])");
+  EXPECT_EQ(tags[1]["capabilities"].dump(), R"(["completion","vision"])");
+  const auto shown = [&](const char* name) {
+    return s.ask("POST", "/api/show", {{"model", name}}).json()["capabilities"];
+  };
+  EXPECT_EQ(shown("a").dump(), R"(["completion"])");
+  EXPECT_EQ(shown("org/b").dump(), R"(["completion","vision"])");
   EXPECT_EQ(s.in_memory(), Names{});
   EXPECT_EQ(s.alive.load(), 0);
 
   EXPECT_EQ(s.text("org/b"), "org/b org/b ");
   EXPECT_EQ(s.in_memory(), Names{"org/b:latest"});
+  EXPECT_EQ(s.ask("GET", "/v1/models").json()["data"][1]["kvasir"]["vision"], false);  // as it says itself now
   EXPECT_EQ(s.text("a"), "a a ");
   EXPECT_EQ(s.in_memory(), Names{"a:latest"});
   EXPECT_EQ(s.log(), "+org/b -org/b +a");
@@ -128,6 +143,7 @@ TEST(ServerModels, AreListedAndLoadedWhenAskedFor) {
   const Json props = s.ask("GET", "/props?model=org%2Fb").json();
   EXPECT_EQ(props["model_alias"], "org/b");
   EXPECT_EQ(props["is_sleeping"], true);
+  EXPECT_EQ(props["modalities"]["vision"], true);
   EXPECT_EQ(props["chat_template"], "of org/b");
   EXPECT_EQ(props["models"][1], (Json{{"name", "org/b"}, {"loaded", false}, {"bytes", 10}}));
   EXPECT_EQ(s.ask("GET", "/props?model=c").status, 404);

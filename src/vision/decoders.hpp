@@ -1,8 +1,10 @@
 // One function for each kind of file that vision::decode reads.
 #pragma once
 
+#include <limits>
 #include <string>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "vision/picture.hpp"
 
@@ -28,6 +30,8 @@ struct Encoded {
   std::span<const std::byte> bytes;
   const std::string& name;
   const Limits& limits;
+  const double deadline = limits.seconds > 0 ? steady_seconds() + limits.seconds
+                                             : std::numeric_limits<double>::infinity();
 
   const std::uint8_t* data() const { return reinterpret_cast<const std::uint8_t*>(bytes.data()); }
   [[noreturn]] void fail(const std::string& why) const { throw Error(Code::kBadInput, why, name); }
@@ -36,6 +40,9 @@ struct Encoded {
                 std::string("is a ") + kind + " picture, and this build has no " + library + " (" + package + ")",
                 name);
   }
+  // Asked between rows.
+  bool is_late() const { return steady_seconds() > deadline; }
+  std::string late() const;
   // Before anything is allocated. Throws Error(kBadInput).
   void check(Size size) const;
 };

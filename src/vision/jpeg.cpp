@@ -20,6 +20,7 @@ constexpr int kMostScans = 64;
 constexpr std::string_view kExifName{"Exif\0\0", 6};
 
 struct Jpeg {
+  const Encoded* file = nullptr;
   jpeg_decompress_struct c = {};
   jpeg_error_mgr errors = {};
   jpeg_source_mgr source = {};
@@ -47,6 +48,11 @@ void leave_with(Jpeg& j, const char* message) {
   std::longjmp(j.jump, 1);
 }
 
+void leave_late(Jpeg& j) {
+  j.file->late().copy(j.message, sizeof j.message - 1);
+  std::longjmp(j.jump, 1);
+}
+
 void say_nothing(j_common_ptr) {}
 
 boolean at_end(j_decompress_ptr c) {
@@ -63,7 +69,9 @@ void skip(j_decompress_ptr c, long bytes) {
 
 void begin(j_decompress_ptr) {}
 
-void count_scans(j_common_ptr c) {
+// Called for every row of blocks that is read or given, in every scan.
+void watch_scans(j_common_ptr c) {
+  if (jpeg_of(c).file->is_late()) leave_late(jpeg_of(c));
   if (reinterpret_cast<j_decompress_ptr>(c)->input_scan_number > kMostScans)
     leave_with(jpeg_of(c), "it has more than 64 scans");
 }
@@ -74,6 +82,7 @@ bool read_header(Jpeg& j, const Encoded& file) {
   j.errors.error_exit = leave;
   j.errors.output_message = say_nothing;
   j.c.client_data = &j;
+  j.file = &file;
   jpeg_create_decompress(&j.c);
   j.created = true;
   j.source.next_input_byte = file.data();
@@ -84,7 +93,7 @@ bool read_header(Jpeg& j, const Encoded& file) {
   j.source.resync_to_restart = jpeg_resync_to_restart;
   j.source.term_source = begin;
   j.c.src = &j.source;
-  j.progress.progress_monitor = count_scans;
+  j.progress.progress_monitor = watch_scans;
   j.c.progress = &j.progress;
   jpeg_save_markers(&j.c, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&j.c, TRUE);

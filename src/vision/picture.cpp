@@ -1,5 +1,7 @@
 #include "vision/picture.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -96,6 +98,8 @@ void Encoded::check(Size size) const {
     fail("has " + std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels, at most " +
          std::to_string(limits.pixels) + " are read");
 }
+
+std::string Encoded::late() const { return fmt::format("it takes longer than {:g} seconds to decode", limits.seconds); }
 
 Picture decode(std::span<const std::byte> file, const std::string& name, const Limits& limits) {
   const Encoded encoded{file, name, limits};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "base/splitmix.hpp"
 #include "vision/decoders.hpp"
 #include "vision/golden_fixture.hpp"
@@ -73,6 +74,35 @@ TEST(Picture, IsRefusedByItsHeader) {
     EXPECT_TRUE(refusal(golden_bytes("files/" + name), short_one).ends_with(" bytes, at most 50 are read")) << name;
     EXPECT_EQ(refusal(golden_bytes("files/" + name), {.pixels = 13 * 9}), "") << name;
   }
+}
+
+TEST(Picture, ThatTakesTooLongIsGivenUp) {
+  for (const std::string& name : files_read()) {
+    const Bytes file = golden_bytes("files/" + name);
+    const std::string said = refusal(file, {.seconds = 1e-9});
+    EXPECT_TRUE(said.ends_with("that cannot be read: it takes longer than 1e-09 seconds to decode")) << name << said;
+    EXPECT_EQ(refusal(file, {.seconds = 60}), "") << name;
+    EXPECT_EQ(refusal(file, {.seconds = 0}), "") << name;
+  }
+}
+
+// Some 60 scans over eight million pixels, of which nearly none says anything: a small file, and the time of as many
+// pictures.
+TEST(Picture, OfManyScansIsGivenUpInTime) {
+  if (!reads("files/progressive.jpg")) GTEST_SKIP() << "SKIPPED: this build has no libjpeg";
+  Bytes file = golden_bytes("files/progressive.jpg");
+  std::size_t frame = 0, last = file.size() - 2;
+  while (file[frame] != std::byte{0xff} || file[frame + 1] != std::byte{0xc2}) ++frame;
+  for (const std::size_t side : {frame + 5, frame + 7}) file[side] = std::byte{0x0b};  // 2816 and what stood behind it
+  while (file[last] != std::byte{0xff} || file[last + 1] != std::byte{0xda}) --last;
+  const Bytes scan(file.begin() + static_cast<std::ptrdiff_t>(last), file.end() - 2), end(file.end() - 2, file.end());
+  file.resize(file.size() - 2);
+  for (int i = 0; i < 50; ++i) file.insert(file.end(), scan.begin(), scan.end());
+  file.insert(file.end(), end.begin(), end.end());
+  const double begin = steady_seconds();
+  EXPECT_EQ(refusal(file, {.seconds = 0.05}),
+            "is a JPEG picture that cannot be read: it takes longer than 0.05 seconds to decode");
+  EXPECT_LT(steady_seconds() - begin, 2.0);
 }
 
 TEST(Picture, OfAnotherKindIsNamed) {

@@ -14,6 +14,7 @@ namespace kvasir::vision {
 namespace {
 
 struct Png {
+  const Encoded* file = nullptr;
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> rest;
@@ -39,9 +40,18 @@ void take_bytes(png_structp png, png_bytep to, png_size_t n) {
   p.rest = p.rest.subspan(n);
 }
 
+// Called behind every row of every pass.
+void watch_rows(png_structp png, png_uint_32, int) {
+  Png& p = *static_cast<Png*>(png_get_io_ptr(png));
+  if (!p.file->is_late()) return;
+  p.file->late().copy(p.message, sizeof p.message - 1);
+  png_longjmp(png, 1);
+}
+
 bool read_info(Png& p, Decoded& d) {
   if (setjmp(png_jmpbuf(p.png))) return false;
   png_set_read_fn(p.png, &p, take_bytes);
+  png_set_read_status_fn(p.png, watch_rows);
   // The side is limited by the number of pixels; what belongs to no pixel is skipped or small.
   png_set_user_limits(p.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_cache_max(p.png, 64);
@@ -76,6 +86,7 @@ bool read_image(Png& p, std::vector<png_bytep>& rows) {
 Decoded decode_png(const Encoded& file) {
   Png p;
   Decoded d;
+  p.file = &file;
   p.rest = file.bytes;
   p.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &p, leave_png, ignore_warning);
   p.info = p.png ? png_create_info_struct(p.png) : nullptr;

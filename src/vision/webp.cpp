@@ -4,13 +4,17 @@
 #ifdef KVASIR_WEBP
 #include <webp/decode.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #endif
 
 namespace kvasir::vision {
 
 #ifdef KVASIR_WEBP
 namespace {
+
+constexpr std::size_t kStep = std::size_t{64} << 10;  // bytes that are decoded between two looks at the clock
 
 // The orientation in the chunk EXIF, which stands behind the picture.
 int orientation_of(std::span<const std::byte> file) {
@@ -62,7 +66,15 @@ Decoded decode_webp(const Encoded& file) {
   config.output.colorspace = config.input.has_alpha ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {d.samples.data(), d.size.width * d.channels, d.samples.size()};
-  check(WebPDecode(file.data(), file.bytes.size(), &config));
+  const std::unique_ptr<WebPIDecoder, void (*)(WebPIDecoder*)> decoder(WebPIDecode(nullptr, 0, &config), WebPIDelete);
+  if (!decoder) throw Error(Code::kMemory, "no memory to read it", file.name);
+  VP8StatusCode status = VP8_STATUS_SUSPENDED;
+  for (std::size_t n = 0; status == VP8_STATUS_SUSPENDED && n < file.bytes.size();) {
+    n = std::min(n + kStep, file.bytes.size());
+    status = WebPIUpdate(decoder.get(), file.data(), n);
+    if (file.is_late()) file.fail("is a WebP picture that cannot be read: " + file.late());
+  }
+  check(status);
   d.orientation = orientation_of(file.bytes);
   return d;
 }

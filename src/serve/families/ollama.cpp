@@ -382,6 +382,14 @@ Json ollama_details(const run::ModelCard& card) {
           {"quantization_level", upper(card.quantization)}};
 }
 
+Json ollama_capabilities(const ChatFormat* chat, bool vision) {
+  Json all = Json::array({"completion"});
+  if (chat && chat->knows_tools()) all.push_back("tools");
+  if (chat && chat->knows_thinking()) all.push_back("thinking");
+  if (vision) all.push_back("vision");
+  return all;
+}
+
 Json ollama_model(const Context& context, const run::ModelCard& card) {
   const std::string name = card.name + std::string(kTag);
   return {{"name", name},

@@ -14,14 +14,6 @@
 namespace kvasir::serve::routes_ollama_show {
 namespace {
 
-Json capabilities(const ChatFormat* chat, bool vision) {
-  Json all = Json::array({"completion"});
-  if (chat && chat->knows_tools()) all.push_back("tools");
-  if (chat && chat->knows_thinking()) all.push_back("thinking");
-  if (vision) all.push_back("vision");
-  return all;
-}
-
 void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   const Json body = parse_body(exchange->request().body);
   const Fields fields(body);
@@ -31,9 +23,9 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   // Of a model that is not loaded, what its file says.
   const auto loaded = context.shared->roster ? context.shared->roster->peek(*name) : nullptr;
   const ChatFormat* const chat = loaded ? loaded->chat : context.chat;
-  const Roster::Entry model =
-      context.shared->roster ? context.shared->roster->entry(*name) : std::move(known_models(context).front());
-  const run::ModelCard& card = model.card;
+  const Roster::Entry entry = loaded || !context.shared->roster ? known_model(loaded ? *loaded : context)
+                                                                : context.shared->roster->entry(*name);
+  const run::ModelCard& card = entry.card;
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
@@ -46,7 +38,7 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
                                    {"general.parameter_count", card.parameters},
                                    {a + ".context_length", card.context},
                                    {a + ".vocab_size", card.vocabulary}}},
-                                 {"capabilities", capabilities(chat, model.vision)},
+                                 {"capabilities", ollama_capabilities(chat, entry.vision)},
                                  {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 

@@ -4,6 +4,7 @@
 #include "serve/chat.hpp"
 #include "serve/choose_model.hpp"
 #include "serve/exchange.hpp"
+#include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::routes_props {
@@ -16,7 +17,8 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
   const std::string wanted = model_in_query(exchange->request().query);
   const auto loaded = roster ? roster->peek(wanted) : nullptr;
   Context& context = loaded ? *loaded : home;
-  const run::ModelCard card = roster ? roster->entry(wanted).card : context.service.card();
+  const Roster::Entry entry = roster ? roster->entry(wanted) : known_model(context);
+  const run::ModelCard& card = entry.card;
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   const auto piece = [&](std::int32_t id) {
     return tokenizer && id >= 0 ? std::string(tokenizer->piece(id)) : std::string();
@@ -33,8 +35,7 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
                 {"total_slots", card.running},
                 {"model_alias", card.name},
                 {"model_path", card.name},
-                {"modalities",
-                 {{"vision", context.pictures != nullptr}, {"audio", context.pictures && context.pictures->hears()}}},
+                {"modalities", {{"vision", entry.vision}, {"audio", entry.audio}}},
                 {"chat_template", context.chat ? std::string(context.chat->source())
                                   : roster     ? card.chat_template
                                                : ""},
