@@ -57,10 +57,11 @@ TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   EXPECT_EQ(warm["ids"], cold["ids"]);
   EXPECT_EQ(warm["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"64x64.png"}, question))["logprobs"], cold["logprobs"]);
+  // (Idefics 3 makes squares of it: their mark is longer, and others are not reached.)
   // Another picture of as many rows: only what stands in front of it is known, its mark, which this vocabulary spells
   // in bytes.
   const Json other = row(run({"97x53.png"}, question, kept));
-  EXPECT_LE(reused(other), GetParam() == "idefics3.gguf" ? 40 : 20);
+  EXPECT_LE(reused(other), std::string_view(GetParam()) == "idefics3.gguf" ? 40 : 20);
   EXPECT_NE(other["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"97x53.png"}, question))["logprobs"], other["logprobs"]);
   // Two, and the same two in the other order.
