@@ -28,7 +28,7 @@ class Pictures : public ::testing::TestWithParam<const char*> {
                   const std::string& mmproj = {}) const {
     std::vector<std::string> all{"run",           "-m",    model_.path, "-p",         prompt, "-n",           "6",
                                  "--temperature", "0",     "--json",    "--logprobs", "0",    "--ignore-eos", "--kv",
-                                 "balanced",      "--ctx", "1024"};
+                                 "balanced",      "--ctx", "2048"};
     for (const std::string& image : images) all.insert(all.end(), {"--image", file(image)});
     if (!images.empty()) all.insert(all.end(), {"--mmproj", mmproj.empty() ? vision::golden(GetParam()) : mmproj});
     all.insert(all.end(), more.begin(), more.end());
