@@ -82,7 +82,7 @@ class PictureFaces : public ::testing::TestWithParam<const char*> {
 
   const TemporaryPath model_{"faces.gguf"}, template_{"faces.jinja"}, cache_{"faces-cache"};
 };
-INSTANTIATE_TEST_SUITE_P(Encoders, PictureFaces, ::testing::Values("gemma3.gguf", "idefics3.gguf", "lfm2.gguf"));
+INSTANTIATE_TEST_SUITE_P(Encoders, PictureFaces, ::testing::Values("gemma3.gguf", "lfm2.gguf"));
 
 class PictureServer {
  public:

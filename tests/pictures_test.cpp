@@ -28,7 +28,7 @@ class Pictures : public ::testing::TestWithParam<const char*> {
                   const std::string& mmproj = {}) const {
     std::vector<std::string> all{"run",           "-m",    model_.path, "-p",         prompt, "-n",           "6",
                                  "--temperature", "0",     "--json",    "--logprobs", "0",    "--ignore-eos", "--kv",
-                                 "balanced",      "--ctx", "1024"};
+                                 "balanced",      "--ctx", "2048"};
     for (const std::string& image : images) all.insert(all.end(), {"--image", file(image)});
     if (!images.empty()) all.insert(all.end(), {"--mmproj", mmproj.empty() ? vision::golden(GetParam()) : mmproj});
     all.insert(all.end(), more.begin(), more.end());
@@ -57,10 +57,11 @@ TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   EXPECT_EQ(warm["ids"], cold["ids"]);
   EXPECT_EQ(warm["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"64x64.png"}, question))["logprobs"], cold["logprobs"]);
+  // (Idefics 3 makes squares of it: their mark is longer, and others are not reached.)
   // Another picture of as many rows: only what stands in front of it is known, its mark, which this vocabulary spells
   // in bytes.
   const Json other = row(run({"97x53.png"}, question, kept));
-  EXPECT_LE(reused(other), GetParam() == "idefics3.gguf" ? 40 : 20);
+  EXPECT_LE(reused(other), std::string_view(GetParam()) == "idefics3.gguf" ? 40 : 20);
   EXPECT_NE(other["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"97x53.png"}, question))["logprobs"], other["logprobs"]);
   // Two, and the same two in the other order.
