@@ -37,7 +37,8 @@ class Encoder {};
 
 namespace kvasir::run {
 
-Pictures::Pictures(Engine& engine, const PictureOptions& options) : engine_(engine), options_(options), team_(1) {
+Pictures::Pictures(Engine& engine, const PictureOptions& options, std::vector<std::shared_ptr<store::Tier>>)
+    : engine_(engine), options_(options), kept_rows_({}, {}), team_(1) {
   throw Error(Code::kUnsupported, "this build reads no pictures: use the library as a whole",
               "mmproj " + options.mmproj);
 }
