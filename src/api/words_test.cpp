@@ -68,7 +68,7 @@ TEST(Words, DraftsLeaveAnswersAsTheyAreAndRequestsChooseAmongThem) {
             std::string::npos);
   EXPECT_NE(words_refused([&] {
               words_engine({{"draft", "guess"}});
-            }).find("expected one of: lookup, model, mtp"),
+            }).find("expected one of: assistant, lookup, model, mtp"),
             std::string::npos);
 }
 
