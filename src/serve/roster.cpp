@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "run/pictures.hpp"
 #include "serve/log.hpp"
 
 namespace kvasir::serve {
@@ -148,8 +149,8 @@ std::vector<Roster::Entry> Roster::list() const {
     const Context* const context = slot->context.get();
     all.push_back({.card = context ? context->service.card() : slot->offer.card,
                    .chats = context ? context->chat != nullptr : !slot->offer.card.chat_template.empty(),
-                   .vision = slot->offer.vision,
-                   .audio = slot->offer.audio,
+                   .vision = context ? context->pictures != nullptr : slot->offer.vision,
+                   .audio = context ? context->pictures && context->pictures->hears() : slot->offer.audio,
                    .bytes = slot->offer.bytes,
                    .loaded = context != nullptr,
                    .requests = slot->leases,
