@@ -16,6 +16,7 @@
 #include "kvasir/engine.hpp"
 #include "kvasir/kvasir.h"
 #include "serve/client_fixture.hpp"
+#include "serving_fixture.hpp"
 #include "store/open.hpp"
 #include "text/pictures.hpp"
 #include "tiny_model_fixture.hpp"
@@ -24,6 +25,7 @@
 namespace kvasir {
 namespace {
 
+using testing::PictureServer;
 using testing::TemporaryPath;
 using testing::TinyModel;
 
@@ -83,39 +85,6 @@ class PictureFaces : public ::testing::TestWithParam<const char*> {
   const TemporaryPath model_{"faces.gguf"}, template_{"faces.jinja"}, cache_{"faces-cache"};
 };
 INSTANTIATE_TEST_SUITE_P(Encoders, PictureFaces, ::testing::Values("gemma3.gguf", "lfm2.gguf"));
-
-class PictureServer {
- public:
-  explicit PictureServer(const cli::ServingOptions& options) : serving_(options, {}) {
-    thread_ = std::thread([this] { serving_.server().run(); });
-  }
-  ~PictureServer() {
-    serving_.server().stop();
-    serving_.server().stop();
-    thread_.join();
-  }
-  serve::Reply ask(const std::string& path, const Json& body) {
-    serve::Client client(serving_.server().port());
-    client.send(serve::http_text(body.is_null() ? "GET" : "POST", path, body.is_null() ? "" : serve::dump(body)));
-    return client.read();
-  }
-  Json answer(const std::string& path, const Json& body) {
-    const serve::Reply r = ask(path, body);
-    EXPECT_EQ(r.status, 200) << path << ": " << r.body;
-    return r.status == 200 ? r.json() : Json::object();
-  }
-  Json chat(const Json& messages, Json more = Json::object()) {
-    Json body{{"messages", messages}, {"max_tokens", 6}, {"temperature", 0}, {"logprobs", true}, {"ignore_eos", true}};
-    body.update(more);
-    return answer("/v1/chat/completions", body);
-  }
-  std::uint16_t port() { return serving_.server().port(); }
-  run::Pictures::Stats stats() { return serving_.only()->pictures()->stats(); }
-
- private:
-  cli::Serving serving_;
-  std::thread thread_;
-};
 
 std::int64_t prompt_tokens(const Json& r) { return r["usage"]["prompt_tokens"]; }
 std::int64_t cached(const Json& r) { return r["usage"]["prompt_tokens_details"]["cached_tokens"]; }

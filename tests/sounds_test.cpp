@@ -11,6 +11,7 @@
 #include "client/web_fixture.hpp"
 #include "kvasir/engine.hpp"
 #include "serve/client_fixture.hpp"
+#include "serving_fixture.hpp"
 #include "sound/golden_fixture.hpp"
 #include "text/pictures.hpp"
 #include "tiny_model_fixture.hpp"
@@ -19,6 +20,7 @@
 namespace kvasir {
 namespace {
 
+using testing::PictureServer;
 using testing::TemporaryPath;
 using testing::TinyModel;
 
@@ -119,51 +121,20 @@ Json asked(const Json& first, const std::string& question) {
   return messages;
 }
 
-class SoundServer {
- public:
-  SoundServer(const std::string& model, const std::string& mmproj) : serving_(options(model, mmproj), {}) {
-    thread_ = std::thread([this] { serving_.server().run(); });
-  }
-  ~SoundServer() {
-    serving_.server().stop();
-    serving_.server().stop();
-    thread_.join();
-  }
-  serve::Reply ask(const std::string& path, const Json& body) {
-    serve::Client client(serving_.server().port());
-    client.send(serve::http_text(body.is_null() ? "GET" : "POST", path, body.is_null() ? "" : serve::dump(body)));
-    return client.read();
-  }
-  Json answer(const std::string& path, const Json& body) {
-    const serve::Reply r = ask(path, body);
-    EXPECT_EQ(r.status, 200) << path << ": " << r.body;
-    return r.status == 200 ? r.json() : Json::object();
-  }
-  Json chat(const Json& messages) {
-    return answer(
-        "/v1/chat/completions",
-        {{"messages", messages}, {"max_tokens", 6}, {"temperature", 0}, {"logprobs", true}, {"ignore_eos", true}});
-  }
-  run::Pictures::Stats stats() { return serving_.only()->pictures()->stats(); }
-
- private:
-  static cli::ServingOptions options(const std::string& model, const std::string& mmproj) {
-    cli::ServingOptions o;
-    o.engine.model = model;
-    o.engine.ctx = 2048;
-    o.engine.threads = 1;
-    o.serve.name = "tiny";
-    o.pictures.mmproj = mmproj;
-    o.reuse.ram_cache = "64MiB";
-    o.server.port = 0;
-    return o;
-  }
-  cli::Serving serving_;
-  std::thread thread_;
-};
+cli::ServingOptions served(const std::string& model, const std::string& mmproj) {
+  cli::ServingOptions o;
+  o.engine.model = model;
+  o.engine.ctx = 2048;
+  o.engine.threads = 1;
+  o.serve.name = "tiny";
+  o.pictures.mmproj = mmproj;
+  o.reuse.ram_cache = "64MiB";
+  o.server.port = 0;
+  return o;
+}
 
 TEST_F(SoundFaces, ApisTakeThem) {
-  SoundServer server(model_.path, encoder());
+  PictureServer server(served(model_.path, encoder()));
   const std::string question = std::string(200, 'q') + "?";
   const Json first = server.chat(asked(audio(wav("two")), question));
   const Json again = server.chat(asked(audio(wav("two")), question));
@@ -204,13 +175,13 @@ TEST_F(SoundFaces, ApisTakeThem) {
 
 TEST_F(SoundFaces, ModelsWithoutSoundSaySo) {
   {
-    SoundServer server(model_.path, vision::golden("gemma3.gguf"));
+    PictureServer server(served(model_.path, vision::golden("gemma3.gguf")));
     const serve::Reply r = server.ask("/v1/chat/completions", {{"messages", asked(audio(wav("two")), "?")}});
     EXPECT_EQ(r.status, 400);
     EXPECT_NE(r.body.find("is a sound, and this model has no encoder of sounds"), std::string::npos) << r.body;
     EXPECT_EQ(server.answer("/props", nullptr)["modalities"]["audio"], false);
   }
-  SoundServer server(model_.path, "none");
+  PictureServer server(served(model_.path, "none"));
   const serve::Reply r = server.ask("/v1/chat/completions", {{"messages", asked(audio(wav("two")), "?")}});
   EXPECT_EQ(r.status, 400);
   EXPECT_NE(r.body.find("is a sound, and this model has no encoder of sounds"), std::string::npos) << r.body;

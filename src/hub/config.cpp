@@ -289,9 +289,6 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   }
   reader.read();
   if (assists) read_assistant(reader, all);
-  // Their head follows the outer setting, whatever the text model's own says.
-  if (inner && (*type == "idefics3" || *type == "smolvlm"))
-    out.tied = all.flag_if("tie_word_embeddings").value_or(false);
   if (const FolderJson* tower = out.family.arch.starts_with("qwen3") ? all.object("vision_config") : nullptr)
     if (const FolderJson* deep = ConfigFields(*tower, path, "vision_config.").array("deepstack_visual_indexes"))
       reader.set("n_deepstack_layers", static_cast<std::int64_t>(deep->size()));

@@ -1,12 +1,11 @@
 #include "sound/encoder.hpp"
 
-#include <sodium.h>
-
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "hub/vision_folder.hpp"
 #include "simd/isa.hpp"
+#include "vision/key_hasher.hpp"
 #include "vision/linear.hpp"
 #include "weights/model_file.hpp"
 #include "weights/tensor_text.hpp"
@@ -17,23 +16,6 @@ namespace {
 // Goes up when the same description comes to mean other rows. Keys of pictures begin otherwise.
 constexpr std::string_view kSoundFormat = "kvasir sound 1\n";
 
-class SoundHasher {
- public:
-  SoundHasher() { crypto_generichash_init(&state_, nullptr, 0, sizeof(vision::PictureKey::bytes)); }
-  void add(std::span<const std::byte> bytes) {
-    crypto_generichash_update(&state_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  vision::PictureKey key() {
-    vision::PictureKey k;
-    crypto_generichash_final(&state_, reinterpret_cast<unsigned char*>(k.bytes.data()), k.bytes.size());
-    return k;
-  }
-
- private:
-  crypto_generichash_state state_;
-};
-
 // "" where the file has nothing for sounds.
 std::string audio_projector_of(const weights::Metadata& m) {
   if (m.get_bool("clip.has_audio_encoder") != true) return {};
@@ -43,7 +25,7 @@ std::string audio_projector_of(const weights::Metadata& m) {
 }  // namespace
 
 vision::PictureKey key_of(std::span<const float> samples, const SoundEncoder& encoder) {
-  SoundHasher h;
+  vision::KeyHasher h;
   h.add(encoder.fingerprint().bytes);
   const std::uint64_t count = samples.size();
   h.add(std::as_bytes(std::span(&count, 1)));
@@ -59,7 +41,7 @@ std::unique_ptr<SoundEncoder> open_encoder(const std::string& path, const vision
   const SoundEncoderKind* const kind = find(encoders(), projector);
   if (!kind) return nullptr;
   std::unique_ptr<SoundEncoder> encoder = kind->open(vision::Reader(*file, team, options), options);
-  SoundHasher h;
+  vision::KeyHasher h;
   h.add(kSoundFormat);
   h.add(projector + "\n" + encoder->description() + "\narithmetic " + std::string(simd::name(simd::active())) + "\n");
   h.add(weights::tensor_text(*file));

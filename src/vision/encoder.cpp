@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "hub/vision_folder.hpp"
 #include "simd/isa.hpp"
+#include "vision/key_hasher.hpp"
 #include "vision/linear.hpp"
 #include "weights/model_file.hpp"
 #include "weights/tensor_text.hpp"
@@ -18,23 +19,6 @@ namespace {
 
 // Goes up when the same description comes to mean other rows.
 constexpr std::string_view kEncodingFormat = "kvasir picture 2\n";
-
-class Hasher {
- public:
-  Hasher() { crypto_generichash_init(&state_, nullptr, 0, sizeof(PictureKey::bytes)); }
-  void add(std::span<const std::byte> bytes) {
-    crypto_generichash_update(&state_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  PictureKey key() {
-    PictureKey k;
-    crypto_generichash_final(&state_, reinterpret_cast<unsigned char*>(k.bytes.data()), k.bytes.size());
-    return k;
-  }
-
- private:
-  crypto_generichash_state state_;
-};
 
 // The converter writes it under one of two keys.
 std::string projector_of(const weights::Metadata& m) {
@@ -63,7 +47,7 @@ std::string to_hex(const PictureKey& key) {
 }
 
 PictureKey key_of(const Prepared& prepared, const Encoder& encoder) {
-  Hasher h;
+  KeyHasher h;
   h.add(encoder.fingerprint().bytes);
   for (const Picture& p : prepared.parts) {
     const std::uint32_t size[] = {static_cast<std::uint32_t>(p.size.width), static_cast<std::uint32_t>(p.size.height)};
@@ -71,7 +55,7 @@ PictureKey key_of(const Prepared& prepared, const Encoder& encoder) {
     h.add(std::as_bytes(std::span(p.rgb)));
   }
   // Parts of one colour are equal however they lie: what stands between them is not.
-  for (const std::string& mark : prepared.marks) h.add(mark);
+  for (const std::string& mark : prepared.marks) h.add(std::string_view(mark.c_str(), mark.size() + 1));
   return h.key();
 }
 
@@ -87,7 +71,7 @@ std::unique_ptr<Encoder> open_encoder(const std::string& path, const EncoderOpti
     throw Error(Code::kUnsupported, "the projector " + projector + " is not known; known are " + names(encoders()),
                 path);
   std::unique_ptr<Encoder> encoder = kind->open(Reader(*file, team, options), options);
-  Hasher h;
+  KeyHasher h;
   h.add(kEncodingFormat);
   h.add(projector + "\n" + encoder->description() + "\narithmetic " + std::string(simd::name(simd::active())) +
         (options.exact        ? " exact\n"
