@@ -5,8 +5,6 @@
 
 #include <ctime>
 
-#include "run/pictures.hpp"
-
 namespace kvasir::serve {
 namespace {
 
@@ -16,17 +14,9 @@ std::string rfc3339_seconds(std::int64_t unix_seconds) {
 
 }  // namespace
 
-Roster::Entry known_model(const Context& loaded) {
-  return {.card = loaded.service.card(),
-          .chats = loaded.chat != nullptr,
-          .vision = loaded.pictures != nullptr,
-          .audio = loaded.pictures && loaded.pictures->hears(),
-          .loaded = true};
-}
-
 std::vector<Roster::Entry> known_models(const Context& context) {
   if (const Roster* roster = context.shared->roster) return roster->list();
-  return {known_model(context)};
+  return {Roster::Entry::of(context)};
 }
 
 Json model_json(const Context& context, const Roster::Entry& model) {

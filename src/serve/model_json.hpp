@@ -14,8 +14,6 @@ namespace kvasir::serve {
 // All that may be named, loaded or not; of a server with one model that one.
 std::vector<Roster::Entry> known_models(const Context& context);
 
-Roster::Entry known_model(const Context& loaded);
-
 // An element of the list of /v1/models.
 Json model_json(const Context& context, const Roster::Entry& model);
 

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/nearest.hpp"
 #include "run/pictures.hpp"
+#include "serve/chat.hpp"
 #include "serve/log.hpp"
 
 namespace kvasir::serve {
@@ -147,16 +148,26 @@ std::vector<Roster::Entry> Roster::list() const {
   std::vector<Entry> all;
   for (const auto& slot : slots_) {
     const Context* const context = slot->context.get();
-    all.push_back({.card = context ? context->service.card() : slot->offer.card,
-                   .chats = context ? context->chat != nullptr : !slot->offer.card.chat_template.empty(),
-                   .vision = context ? context->pictures != nullptr : slot->offer.vision,
-                   .audio = context ? context->pictures && context->pictures->hears() : slot->offer.audio,
-                   .bytes = slot->offer.bytes,
-                   .loaded = context != nullptr,
-                   .requests = slot->leases,
-                   .loads = slot->loads});
+    Entry& e = all.emplace_back(context ? Entry::of(*context)
+                                        : Entry{.card = slot->offer.card,
+                                                .chats = !slot->offer.card.chat_template.empty(),
+                                                .vision = slot->offer.vision,
+                                                .audio = slot->offer.audio});
+    e.bytes = slot->offer.bytes;
+    e.requests = slot->leases;
+    e.loads = slot->loads;
   }
   return all;
+}
+
+Roster::Entry Roster::Entry::of(const Context& loaded) {
+  return {.card = loaded.service.card(),
+          .chats = loaded.chat != nullptr,
+          .tools = loaded.chat && loaded.chat->knows_tools(),
+          .thinking = loaded.chat && loaded.chat->knows_thinking(),
+          .vision = loaded.pictures != nullptr,
+          .audio = loaded.pictures && loaded.pictures->hears(),
+          .loaded = true};
 }
 
 Roster::Entry Roster::entry(const std::string& name) const {

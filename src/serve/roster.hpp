@@ -62,13 +62,16 @@ class Roster {
 
   struct Entry {
     run::ModelCard card;
-    bool chats = false;   // it has a chat template
-    bool vision = false;  // it reads pictures, or will when it is loaded
-    bool audio = false;   // and sounds
+    bool chats = false;                    // it has a chat template
+    bool tools = false, thinking = false;  // which knows these; false of a model that is not loaded
+    bool vision = false;                   // it reads pictures, or will when it is loaded
+    bool audio = false;                    // and sounds
     std::int64_t bytes = 0;
     bool loaded = false;
     std::int64_t requests = 0;  // that hold it
     std::int64_t loads = 0;     // since the start
+
+    static Entry of(const Context& loaded);  // without what the roster alone knows
   };
   std::vector<Entry> list() const;
   Entry entry(const std::string& name) const;  // throws as acquire

@@ -209,6 +209,14 @@ TEST(ServerModels, TheLeastRecentlyUsedGoes) {
   EXPECT_EQ(s.in_memory(), (Names{"a:latest", "c:latest"}));
 }
 
+TEST(ServerModels, WhoListsThemUsesNone) {
+  ModelsServer s({"a", "b", "c"}, 20);
+  s.text("b"), s.text("a");
+  EXPECT_EQ(s.ask("GET", "/api/tags").status, 200);
+  s.text("c");
+  EXPECT_EQ(s.log(), "+b +a -b +c");
+}
+
 TEST(ServerModels, OneThatCannotFitIsRefusedWithBudgetAndNeed) {
   ModelsServer s({"a", "b"}, 9);
   const Reply r = s.complete("b");

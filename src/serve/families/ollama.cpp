@@ -382,11 +382,11 @@ Json ollama_details(const run::ModelCard& card) {
           {"quantization_level", upper(card.quantization)}};
 }
 
-Json ollama_capabilities(const ChatFormat* chat, bool vision) {
+Json ollama_capabilities(const Roster::Entry& model) {
   Json all = Json::array({"completion"});
-  if (chat && chat->knows_tools()) all.push_back("tools");
-  if (chat && chat->knows_thinking()) all.push_back("thinking");
-  if (vision) all.push_back("vision");
+  if (model.tools) all.push_back("tools");
+  if (model.thinking) all.push_back("thinking");
+  if (model.vision) all.push_back("vision");
   return all;
 }
 

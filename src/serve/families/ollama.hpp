@@ -5,6 +5,7 @@
 
 #include "serve/body.hpp"
 #include "serve/dialect.hpp"
+#include "serve/roster.hpp"
 
 namespace kvasir::serve {
 
@@ -26,7 +27,7 @@ std::string without_tag(const std::string& model);
 
 // How /api/tags, /api/show and /api/ps describe this server's model.
 Json ollama_model(const Context& context, const run::ModelCard& card);
-Json ollama_capabilities(const ChatFormat* chat, bool vision);  // chat: null for what is not loaded
+Json ollama_capabilities(const Roster::Entry& model);
 Json ollama_details(const run::ModelCard& card);
 
 // "2026-11-25T18:20:00.123456Z"

@@ -23,8 +23,8 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   // Of a model that is not loaded, what its file says.
   const auto loaded = context.shared->roster ? context.shared->roster->peek(*name) : nullptr;
   const ChatFormat* const chat = loaded ? loaded->chat : context.chat;
-  const Roster::Entry entry = loaded || !context.shared->roster ? known_model(loaded ? *loaded : context)
-                                                                : context.shared->roster->entry(*name);
+  const Roster::Entry entry =
+      context.shared->roster ? context.shared->roster->entry(*name) : Roster::Entry::of(context);
   const run::ModelCard& card = entry.card;
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
@@ -38,7 +38,7 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
                                    {"general.parameter_count", card.parameters},
                                    {a + ".context_length", card.context},
                                    {a + ".vocab_size", card.vocabulary}}},
-                                 {"capabilities", ollama_capabilities(chat, entry.vision)},
+                                 {"capabilities", ollama_capabilities(entry)},
                                  {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 

@@ -16,9 +16,7 @@ const Route entry{.method = "GET",
                         Json models = Json::array();
                         for (const Roster::Entry& m : known_models(context)) {
                           Json model = ollama_model(context, m.card);
-                          const Roster* const roster = context.shared->roster;
-                          const auto loaded = roster && m.loaded ? context.shared->roster->peek(m.card.name) : nullptr;
-                          model["capabilities"] = ollama_capabilities(loaded ? loaded->chat : context.chat, m.vision);
+                          model["capabilities"] = ollama_capabilities(m);
                           models.push_back(std::move(model));
                         }
                         exchange->reply(json_response({{"models", std::move(models)}}));

@@ -4,7 +4,7 @@
 #include "serve/chat.hpp"
 #include "serve/choose_model.hpp"
 #include "serve/exchange.hpp"
-#include "serve/model_json.hpp"
+#include "serve/roster.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::routes_props {
@@ -17,7 +17,7 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
   const std::string wanted = model_in_query(exchange->request().query);
   const auto loaded = roster ? roster->peek(wanted) : nullptr;
   Context& context = loaded ? *loaded : home;
-  const Roster::Entry entry = roster ? roster->entry(wanted) : known_model(context);
+  const Roster::Entry entry = roster ? roster->entry(wanted) : Roster::Entry::of(context);
   const run::ModelCard& card = entry.card;
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   const auto piece = [&](std::int32_t id) {
