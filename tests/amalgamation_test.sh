@@ -92,7 +92,7 @@ answer() { python3 -c 'import json, sys; r = json.load(sys.stdin); print(r["text
 echo "the same bits as the library's"
 isas=0
 long=$(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do printf 'On day %s the ship sailed on, and nobody knew why it did. ' $i; done)
-for isa in scalar avx2 avxvnni avx512vnni avx512bf16 neon neondot neoni8mm neonbf16; do
+for isa in scalar avx2 avxvnni avx512vnni avx512bf16 avx512amx neon neondot neoni8mm neonbf16; do
   KVASIR_ISA=$isa "$build/example_reply_c" "$model" "$text" ctx=1024 >out 2>error || {
     grep -q -E 'KVASIR_ISA' error || { cat error; exit 1; }
     continue

@@ -36,12 +36,12 @@ CODECS = "f32 f16 bf16 int2_channel int2_token int4_channel int4_token int8_toke
 NO_QUANTS = "iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs nvfp4 q1_0 q2_0 tq1_0 tq2_0".split()
 # What floats of a folder become. Other formats are read and never written (tools/amalgamation/absent.cpp).
 WRITTEN = ("/f32.cpp", "/f16.cpp", "/bf16.cpp")
-# As cmake/isa.cmake compiles them, but for BF16, which there a few files of that copy have; GCC and Clang spell targets of x86
+# As cmake/isa.cmake compiles them, but for BF16 and AMX, which there a few files of that copy have; GCC and Clang spell targets of x86
 # alike.
 TARGETS = {
     "avx2": "avx2,fma,f16c,bmi,bmi2",
     "avxvnni": "avx2,fma,f16c,bmi,bmi2,avxvnni",
-    "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,prefer-vector-width=512",
+    "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,amx-tile,amx-int8,prefer-vector-width=512",
     "neon": "arch=armv8-a",
     "neondot": "arch=armv8.2-a+dotprod",
     "neoni8mm": "arch=armv8.2-a+dotprod+i8mm+bf16",
@@ -708,6 +708,8 @@ class Amalgamation:
             parts.append(f"#define KVASIR_TARGET {isa}\n#define KVASIR_TARGET_{isa} 1\n")
             if "avx512bf16" in TARGETS.get(isa, ""):
                 parts.append("#define KVASIR_WITH_BF16 1\n")
+            if "amx-int8" in TARGETS.get(isa, ""):
+                parts.append("#define KVASIR_WITH_AMX 1\n")
             if isa == "scalar":  # the reference, for processors without anything better
                 parts.append("#if !defined(__clang__)\n#pragma GCC push_options\n#endif\n")
             else:
@@ -725,7 +727,7 @@ class Amalgamation:
                 for m in sorted(self.file(p).macros) if p in kernels else []:
                     parts.append(f"#undef {m}\n")
             for m in sorted({m for p in files + [self.shims(shim)] for m in self.file(p).macros} |
-                            {"KVASIR_TARGET", f"KVASIR_TARGET_{isa}", "KVASIR_WITH_BF16"}):
+                            {"KVASIR_TARGET", f"KVASIR_TARGET_{isa}", "KVASIR_WITH_BF16", "KVASIR_WITH_AMX"}):
                 parts.append(f"#undef {m}\n")
             parts.append("#if !defined(__clang__)\n#pragma GCC pop_options\n#endif\n" if isa == "scalar" else
                          "#if defined(__clang__)\n#pragma clang attribute pop\n#else\n#pragma GCC pop_options\n#endif\n")

@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -41,6 +45,25 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
 }
+// Leaf 7, EDX bits 24 (AMX-TILE) and 25 (AMX-INT8).
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 3) == 3;
+}
+// Whether this process may use tiles. Linux gives them on request: without it the first one ends the program. The
+// request is for all threads and is inherited by fork; it fails where the kernel is older than 5.16, a hypervisor or a
+// sandbox refuses, or a thread has an alternate stack for signals that is too small for what tiles add.
+bool may_use_tiles() {
+#if defined(__linux__)
+  static const bool granted = [] {
+    constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  }();
+  return granted;
+#else
+  return false;
+#endif
+}
 #elif defined(__aarch64__)
 // What the kernel says that programs may use.
 struct Features {
@@ -74,7 +97,10 @@ Isa choose() {
         throw Error(Code::kUnsupported,
                     "this build has no kernels for '" + std::string(wanted) + "' (cmake's KVASIR_ISAS)", "KVASIR_ISA");
       if (!supported(static_cast<Isa>(i)))
-        throw Error(Code::kUnsupported, "this machine lacks " + std::string(kRequirements[i]) + " for '" + wanted + "'",
+        throw Error(Code::kUnsupported,
+                    withheld(static_cast<Isa>(i)).empty()
+                        ? "this machine lacks " + std::string(kRequirements[i]) + " for '" + wanted + "'"
+                        : std::string(withheld(static_cast<Isa>(i))) + ", which '" + wanted + "' needs",
                     "KVASIR_ISA");
       return static_cast<Isa>(i);
     }
@@ -117,7 +143,7 @@ bool supported(Isa isa) {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 #if defined(KVASIR_EMULATE_AVX512)
   if (emulated(isa)) return avx2;
-  if (isa == Isa::kAvx512Bf16) return false;  // its dot product is not emulated
+  if (isa == Isa::kAvx512Bf16 || isa == Isa::kAvx512Amx) return false;  // these products are not emulated
 #endif
   switch (isa) {
     case Isa::kScalar:
@@ -134,10 +160,17 @@ bool supported(Isa isa) {
       return avx512 && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
       return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+    case Isa::kAvx512Amx:
+      return avx512 && __builtin_cpu_supports("avx512vnni") && has_amx() && may_use_tiles();
   }
   return false;
 }
 
+std::string_view withheld(Isa isa) {
+  return isa == Isa::kAvx512Amx && has_amx() && !may_use_tiles() ? "the operating system withholds AMX's tiles" : "";
+}
+
+bool has_tiles(Isa isa) { return isa == Isa::kAvx512Amx; }
 bool multiplies_bf16(Isa isa) { return isa == Isa::kAvx512Bf16; }
 
 bool preferred(Isa isa) {
@@ -163,6 +196,8 @@ bool supported(Isa isa) {
   return false;
 }
 
+std::string_view withheld(Isa) { return ""; }
+bool has_tiles(Isa) { return false; }
 bool multiplies_bf16(Isa isa) { return isa == Isa::kNeonBf16; }
 
 bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
@@ -170,6 +205,8 @@ bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
 #else
 
 bool supported(Isa isa) { return built(isa); }
+std::string_view withheld(Isa) { return ""; }
+bool has_tiles(Isa) { return false; }
 bool multiplies_bf16(Isa) { return false; }
 bool preferred(Isa) { return true; }
 

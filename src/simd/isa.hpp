@@ -10,7 +10,8 @@
 namespace kvasir::simd {
 
 // In increasing order of preference. Every per-ISA table in the project is indexed by this enum. A set called k...Bf16
-// has the kernels of the one before it, and multiplies F16 and BF16 weights by the bf16 dot product.
+// has the kernels of the one before it, and multiplies F16 and BF16 weights by the bf16 dot product. kAvx512Amx has those
+// of kAvx512Vnni and its bits, and multiplies packed pages by tiles of AMX where many rows ask.
 #define KVASIR_ISA_ENUMERATOR(isa, ...) isa,
 enum class Isa { KVASIR_ISAS(KVASIR_ISA_ENUMERATOR) };
 inline constexpr Isa kIsas[] = {
@@ -22,9 +23,14 @@ std::string_view name(Isa isa);          // "scalar", "avx2", "avx512vnni", ... 
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
 bool built(Isa isa);                     // whether this build has its kernels (KVASIR_ISAS)
 bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated, and built
+bool has_tiles(Isa isa);                 // kernel/tiles.hpp
+
+// Why a set is not supported though the processor has what it needs, such as an operating system that withholds the
+// tiles of AMX; empty otherwise.
+std::string_view withheld(Isa isa);
 
 // Whether it is chosen by itself where it is supported: kAvx512Bf16 on AMD's processors, which (Zen 4 on) do twice the
-// multiply-adds with bf16 that they do with float32, Intel's without AMX half of them; kNeonBf16 not until measured.
+// multiply-adds with bf16 that they do with float32, Intel's half of them; kNeonBf16 not until measured.
 bool preferred(Isa isa);
 
 // Whether this build computes it with other instructions, for tests: AVX-512 with AVX2 (-DKVASIR_EMULATE_AVX512=ON),

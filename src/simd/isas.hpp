@@ -16,7 +16,8 @@
   X(kAvx2,       avx2,       avx2,       avx2,   "AVX2 FMA F16C",                 __VA_ARGS__)     \
   X(kAvxVnni,    avxvnni,    avxvnni,    avx2,   "AVX2 FMA F16C AVX-VNNI",       __VA_ARGS__)     \
   X(kAvx512Vnni, avx512vnni, avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI",       __VA_ARGS__)     \
-  X(kAvx512Bf16, avx512bf16, avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI BF16",  __VA_ARGS__)
+  X(kAvx512Bf16, avx512bf16, avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI BF16",  __VA_ARGS__)     \
+  X(kAvx512Amx,  avx512amx,  avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI AMX-INT8", __VA_ARGS__)
 #define KVASIR_ISAS_ARM(X, ...)                                                                    \
   X(kNeon,       neon,       neon,       neon,   "Advanced SIMD",                 __VA_ARGS__)     \
   X(kNeonDot,    neondot,    neondot,    neon,   "Advanced SIMD DotProd",         __VA_ARGS__)     \

@@ -12,6 +12,7 @@
 #define KVASIR_HAS_BF16 0
 #endif
 #define KVASIR_VECTOR_REGISTERS 32
+#define KVASIR_MAY_HAVE_TILES 1  // where simd::has_tiles(active())
 
 namespace kvasir::simd::KVASIR_TARGET {
 

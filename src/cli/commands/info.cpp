@@ -62,10 +62,11 @@ void print_text(const lab::Machine& m, const device::Survey& devices) {
   for (simd::Isa isa : simd::kIsas)
     fmt::print("{:<14} {:<12} needs {}{}{}\n", isa == simd::kIsas[0] ? "instructions" : "", simd::name(isa),
                simd::requirements(isa),
-               isa == m.isa           ? ": in use"
-               : simd::supported(isa) ? ": supported"
-               : simd::built(isa)     ? ": not on this machine"
-                                      : ": not in this build",
+               isa == m.isa                   ? ": in use"
+               : simd::supported(isa)         ? ": supported"
+               : !simd::withheld(isa).empty() ? fmt::format(": {}", simd::withheld(isa))
+               : simd::built(isa)             ? ": not on this machine"
+                                              : ": not in this build",
                simd::emulated(isa) ? ", by other instructions (for tests)" : "");
   if (devices.devices.empty())
     fmt::print("device         none beside the processor (kvasir devices says what was tried)\n");

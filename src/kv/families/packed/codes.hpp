@@ -370,6 +370,21 @@ KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const 
   }
 }
 
+// What the codes of a panel stand for, a byte each, for depth in [begin, end): word j of unit u to to + 64 * (4 u + j).
+// REQUIRES: begin and end multiples of 16.
+template <int B, class Map>
+KVASIR_INLINE void unpack_panel(const std::byte* panel, int begin, int end, const Map& map, std::byte* to) {
+  KVASIR_UNROLL(1)
+  for (int u = begin / kPackedUnit; u < end / kPackedUnit; ++u) {
+    const auto unit = Unit<B>::load(panel + static_cast<std::ptrdiff_t>(u) * packed_unit_bytes(B));
+    std::byte* const words = to + static_cast<std::ptrdiff_t>(u) * packed_unit_bytes(8);
+    store_bytes(words, map.template value<0>(unit));
+    store_bytes(words + 64, map.template value<1>(unit));
+    store_bytes(words + 128, map.template value<2>(unit));
+    store_bytes(words + 192, map.template value<3>(unit));
+  }
+}
+
 // row[i] = map(code) as float32 for the 16 lanes of a panel at depth 4 * quad + i.
 template <int B, int j, class Map>
 KVASIR_INLINE void word_floats(const Unit<B>& unit, const Map& map, F32 (&row)[4]) {

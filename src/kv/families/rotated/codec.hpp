@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernel/rotate.hpp"
+#include "kernel/tiles.hpp"
 #include "kv/codec.hpp"
 #include "kv/families/packed/codes.hpp"
 #include "kv/families/packed/int8_row.hpp"
@@ -60,6 +61,9 @@ struct RotatedPage {
             p + 2 * kPageTokens + d};
   }
 };
+
+template <int B>
+struct RotatedTiles;
 
 template <int B>
 struct RotatedProducts {
@@ -144,6 +148,10 @@ struct RotatedProducts {
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
     const int d = head.d;
+#if defined(KVASIR_MAY_HAVE_TILES)
+    if (const kernel::TileKernels* tiles = RotatedTiles<B>::wanted(g))
+      return RotatedTiles<B>::dots(*tiles, d, pages, count, q, g, scores, stride);
+#endif
     const Levels levels = Levels::load();
     alignas(64) std::int8_t x[kRowBlock * kMaxDim];
     Int8Row rows[kRowBlock];
@@ -209,6 +217,10 @@ struct RotatedProducts {
 
   static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                          float* out, int pitch) {
+#if defined(KVASIR_MAY_HAVE_TILES)
+    if (const kernel::TileKernels* tiles = RotatedTiles<B>::wanted(g))
+      return RotatedTiles<B>::accumulate(*tiles, head.d, pages, count, weights, stride, g, out, pitch);
+#endif
     const Levels levels = Levels::load();
     for (int p = 0; p < count; ++p) {
       for (int r = 0, n = 0; r < g; r += n) {

@@ -4,6 +4,7 @@
 
 #include "kv/families/packed/pack.hpp"
 #include "kv/families/rotated/codec.hpp"
+#include "kv/families/rotated/tiles.hpp"
 #include "kv/feedback.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
