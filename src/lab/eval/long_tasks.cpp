@@ -259,7 +259,7 @@ LongSample values_sample(double where, std::uint64_t seed) {
                         .answers = {value},
                         .scorer = Scorer::kExact,
                         .first_line = true,
-                        .most = 24};
+                        .most = 64};
   }};
 }
 
