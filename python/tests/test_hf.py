@@ -201,8 +201,13 @@ class HfTest(unittest.TestCase):
                 self.assertIn("for 304 tokens", out.getvalue())
                 held[group] = int(out.getvalue().split("cache: ")[1].split()[0])
         self.assertTrue(held[4] > held[8] > held[16] > held[32], held)
-        with self.assertRaisesRegex(kvasir.BadInput, "device: 'xpu', expected cpu"):
-            kivi.generate(model, Tokenizer(), "a", 5, device="xpu")
+        with self.assertRaisesRegex(kvasir.BadInput, "device tpu: expected cpu, gpu"):
+            kivi.generate(model, Tokenizer(), "a", 5, device="tpu")
+        with contextlib.suppress(kvasir.Unsupported):  # where there is no OpenCL device
+            kivi.device_name("opencl")
+            for options in (dict(group_size=32), dict(group_size=16, bits=8)):  # on pages, and unpacked
+                got = kivi.generate(model, Tokenizer(), long, 5, residual_length=64, device="opencl", **options)
+                self.assertEqual(got, kivi.generate(model, Tokenizer(), long, 5, residual_length=64, **options))
 
     @torch.no_grad()
     def test_small_groups_attend_to_what_kivi_holds(self):

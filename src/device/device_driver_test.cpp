@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -36,12 +37,41 @@ TEST(Survey, ALibraryThatIsNoDriverIsNamed) {
 }
 
 TEST(Survey, NamesAreChecked) {
-  for (const char* name : {"", "cuda", "opencl:", "opencl:x", "opencl:9999", "gpu:0"}) try {
+  for (const char* name : {"", "mps", "opencl:", "opencl:x", "opencl:9999", "gpu:0", "xpu:", "cuda:x", "xpus"}) try {
       choose(survey({"", {}}), name);
       FAIL() << name;
     } catch (const Error& e) {
       EXPECT_EQ(Code::kBadInput, e.code()) << name;
     }
+}
+
+TEST(Survey, TorchsNamesAreGpusByMaker) {
+  Survey s;
+  for (const auto& [name, vendor, kind] : {std::array{"pocl", "Intel(R) Corporation", "cpu"},
+                                           {"H200", "NVIDIA Corporation", "gpu"},
+                                           {"B580", "Intel(R) Corporation", "gpu"},
+                                           {"B60", "Intel(R) Corporation", "gpu"}}) {
+    Found f;
+    f.name = name, f.vendor = vendor, f.kind = kind;
+    s.devices.push_back(f);
+  }
+  EXPECT_EQ("H200", choose(s, "cuda").name);
+  EXPECT_EQ("H200", choose(s, "cuda:0").name);
+  EXPECT_EQ("B580", choose(s, "xpu").name);
+  EXPECT_EQ("B60", choose(s, "xpu:1").name);
+  s.devices[3].refused = "no compiler";
+  const auto what = [&](const char* name) {
+    try {
+      return choose(s, name).name;
+    } catch (const Error& e) {
+      EXPECT_EQ(Code::kUnsupported, e.code());
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(what("xpu:1").find("B60: no compiler"), std::string::npos) << what("xpu:1");
+  EXPECT_NE(what("cuda:1").find("there are GPUs [0, 1) of NVIDIA"), std::string::npos) << what("cuda:1");
+  s.devices.clear();
+  EXPECT_NE(what("xpu").find("there is no GPU of Intel"), std::string::npos) << what("xpu");
 }
 
 const char kDouble[] = "__kernel void twice(__global int* p) { p[get_global_id(0)] *= 2; }";

@@ -58,7 +58,8 @@ struct Places {
 Places places();
 Survey survey(const Places& where = places());
 
-// "gpu": the first GPU, "opencl": the first device, "opencl:N". Throws Error(kUnsupported) that says what was tried.
+// "gpu": the first GPU, "opencl": the first device, "opencl:N"; as torch names them "xpu" and "xpu:N": a GPU of Intel,
+// "cuda" and "cuda:N": of NVIDIA. Throws Error(kUnsupported) that says what was tried.
 const Found& choose(const Survey& survey, const std::string& name);
 
 class Context;

@@ -205,11 +205,26 @@ const Found& choose(const Survey& survey, const std::string& name) {
     }
     return *found;
   }
-  const std::string number = name.rfind("opencl:", 0) == 0 ? name.substr(7) : "";
-  if (number.empty() || number.size() > 3 || number.find_first_not_of("0123456789") != std::string::npos)
-    throw Error(Code::kBadInput, "expected cpu, gpu, opencl or opencl:N (`kvasir devices` lists them)",
+  const auto colon = name.find(':');
+  const std::string kind = name.substr(0, colon), number = colon == std::string::npos ? "" : name.substr(colon + 1);
+  const bool whole =
+      !number.empty() && number.size() <= 3 && number.find_first_not_of("0123456789") == std::string::npos;
+  const bool of_torch = kind == "xpu" || kind == "cuda";
+  if (!(of_torch && colon == std::string::npos) && !((of_torch || kind == "opencl") && whole))
+    throw Error(Code::kBadInput, "expected cpu, gpu, opencl, opencl:N, xpu or cuda (`kvasir devices` lists them)",
                 "device " + name);
-  const auto index = static_cast<std::size_t>(std::stoi(number));
+  const auto index = static_cast<std::size_t>(whole ? std::stoi(number) : 0);
+  if (of_torch) {
+    const char* const maker = kind == "xpu" ? "Intel" : "NVIDIA";
+    std::vector<const Found*> of;
+    for (const Found& f : survey.devices)
+      if (f.kind == "gpu" && f.vendor.find(maker) != std::string::npos) of.push_back(&f);
+    if (index >= of.size())
+      throw fail(
+          fmt::format("there {} of {}", of.empty() ? "is no GPU" : fmt::format("are GPUs [0, {})", of.size()), maker));
+    if (!of[index]->refused.empty()) throw fail(fmt::format("{}: {}", of[index]->name, of[index]->refused));
+    return *of[index];
+  }
   if (index >= survey.devices.size()) throw fail(fmt::format("there are {} devices", survey.devices.size()));
   if (!survey.devices[index].refused.empty()) throw fail(survey.devices[index].refused);
   return survey.devices[index];

@@ -142,7 +142,7 @@ const OptionTable<EngineOptions>& engine_table() {
     rows.push_back({"device",
                     &EngineOptions::device,
                     {.help = "keeps copies of compressed pages on a device and computes generated tokens' attention to "
-                             "them there, with the same bits: gpu, opencl or opencl:N (see `kvasir devices`)",
+                             "them there, with the same bits: gpu, xpu, cuda, opencl or opencl:N (see `kvasir devices`)",
                      .placeholder = "NAME"}});
     rows.push_back({"device_memory",
                     &EngineOptions::device_memory,
