@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -100,6 +101,27 @@ TEST(Context, ComputesThroughTheLoaderAndWithoutOne) {
     }
   }
   if (!found) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+}
+
+// tests/oclgrind_test.sh has it write behind the buffer, and all items to one number, to see that this is seen.
+TEST(Context, ItemsWriteTheirNumbers) {
+  std::unique_ptr<Context> context;
+  try {
+    context = std::make_unique<Context>(choose(survey(), "opencl"));
+  } catch (const Error& e) {
+    GTEST_SKIP() << "SKIPPED: " << e.what();
+  }
+  const bool wrong = std::getenv("KVASIR_BROKEN_KERNEL") != nullptr;
+  const std::string text =
+      wrong ? "__kernel void items(__global int* p) { p[0] = (int)get_global_id(0); p[15 + get_global_id(0)] = 1; }"
+            : "__kernel void items(__global int* p) { p[get_global_id(0)] = (int)get_global_id(0); }";
+  const Kernel kernel = context->compile(text, kOptions).kernel("items");
+  const Buffer b = context->make(64);
+  const Argument arguments[] = {b};
+  context->launch(kernel, 2, 8, arguments);
+  std::array<int, 16> got{};
+  context->read(b, 0, got.data(), 64);
+  for (int i = 0; i < 16 && !wrong; ++i) EXPECT_EQ(i, got[static_cast<std::size_t>(i)]);
 }
 
 TEST(Context, ATextThatDoesNotCompileComesWithTheLog) {
