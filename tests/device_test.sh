@@ -42,5 +42,12 @@ done
 for file in "$scratch"/kvasir/programs/*.bin; do printf damaged >"$file"; done
 answer again --device opencl:0 || fail "with damaged programs: $(cat "$scratch/again.said")"
 cmp -s "$scratch/without.text" "$scratch/again.text" || fail "with damaged programs: another answer"
+# A prompt that comes back from the disk in a new program goes to the device as one that was computed.
+for name in first restarted; do
+  answer $name --device opencl:0 --cache-dir "$scratch/store" || fail "$name, with a folder: $(cat "$scratch/$name.said")"
+  cmp -s "$scratch/without.text" "$scratch/$name.text" || fail "$name, with a folder: another answer"
+  grep '^device' "$scratch/$name.said" | grep -Eq ' [1-9][0-9]* groups folded' || fail "$name folded nothing: $(cat "$scratch/$name.said")"
+done
+grep -Eq '^reused +[1-9][0-9]* of' "$scratch/restarted.said" || fail "nothing came back from the disk: $(cat "$scratch/restarted.said")"
 [ $failed = 0 ] && echo ok
 exit $failed
