@@ -187,6 +187,20 @@ Survey survey(const Places& where) {
   return s;
 }
 
+std::string torch_name(const Survey& survey, std::size_t index) {
+  const auto kind_of = [](const Found& f) {
+    return f.kind != "gpu"                                ? ""
+           : f.vendor.find("Intel") != std::string::npos  ? "xpu"
+           : f.vendor.find("NVIDIA") != std::string::npos ? "cuda"
+                                                          : "";
+  };
+  const std::string kind = kind_of(survey.devices[index]);
+  if (kind.empty()) return {};
+  const auto before = std::count_if(survey.devices.begin(), survey.devices.begin() + static_cast<std::ptrdiff_t>(index),
+                                    [&](const Found& f) { return kind_of(f) == kind; });
+  return fmt::format("{}:{}", kind, before);
+}
+
 const Found& choose(const Survey& survey, const std::string& name) {
   const auto fail = [&](const std::string& why) {
     std::string tried;
@@ -215,15 +229,16 @@ const Found& choose(const Survey& survey, const std::string& name) {
                 "device " + name);
   const auto index = static_cast<std::size_t>(whole ? std::stoi(number) : 0);
   if (of_torch) {
-    const char* const maker = kind == "xpu" ? "Intel" : "NVIDIA";
-    std::vector<const Found*> of;
-    for (const Found& f : survey.devices)
-      if (f.kind == "gpu" && f.vendor.find(maker) != std::string::npos) of.push_back(&f);
-    if (index >= of.size())
-      throw fail(
-          fmt::format("there {} of {}", of.empty() ? "is no GPU" : fmt::format("are GPUs [0, {})", of.size()), maker));
-    if (!of[index]->refused.empty()) throw fail(fmt::format("{}: {}", of[index]->name, of[index]->refused));
-    return *of[index];
+    const std::string wanted = fmt::format("{}:{}", kind, index);
+    for (std::size_t i = 0; i < survey.devices.size(); ++i) {
+      if (torch_name(survey, i) != wanted) continue;
+      if (!survey.devices[i].refused.empty())
+        throw fail(fmt::format("{}: {}", survey.devices[i].name, survey.devices[i].refused));
+      return survey.devices[i];
+    }
+    throw fail(fmt::format("there {} of {}",
+                           index == 0 ? "is no GPU" : fmt::format("are fewer than {} GPUs", index + 1),
+                           kind == "xpu" ? "Intel" : "NVIDIA"));
   }
   if (index >= survey.devices.size()) throw fail(fmt::format("there are {} devices", survey.devices.size()));
   if (!survey.devices[index].refused.empty()) throw fail(survey.devices[index].refused);

@@ -223,6 +223,11 @@ void DeviceKivi::make_products(Kernels& k, const float* a, std::int64_t rows, co
   }
 }
 
+void DeviceKivi::require() {
+  const std::lock_guard lock(mutex_);
+  for (const int bits : {2, 4, 8}) kernels(bits);
+}
+
 void DeviceKivi::do_quantize(const float* x, const kv::KiviArrays& to) {
   const std::lock_guard lock(mutex_);
   make_arrays(kernels(to.bits), x, to);

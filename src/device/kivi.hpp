@@ -17,6 +17,8 @@ class DeviceKivi final : public kv::KiviMaker {
   // folder: of compiled programs, as Programs has it. memory: bytes of a call's arrays that are there together; more
   // heads or rows go piece by piece. 0: a quarter of the device's, or of the largest allocation.
   explicit DeviceKivi(const Found& device, std::string folder = Programs::kDefault, std::uint64_t memory = 0);
+  // Compares with 2, 4 and 8 bits now. Throws as a first use does.
+  void require();
   std::string name() const override { return context_.device().name; }
 
   // Of what is compiled: a test's, to see what the comparison finds.
