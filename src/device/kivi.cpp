@@ -49,8 +49,8 @@ void require_same(const std::vector<T>& expected, const std::vector<T>& got, con
 
 }  // namespace
 
-DeviceKivi::DeviceKivi(const Found& device, std::string folder, std::uint64_t memory)
-    : context_(device), programs_(std::move(folder)), memory_(memory) {
+DeviceKivi::DeviceKivi(const Found& device, std::string folder, std::uint64_t memory, std::string options)
+    : context_(device), programs_(std::move(folder)), memory_(memory), options_(std::move(options)) {
   const Limits& l = context_.device().limits;
   if (memory_ == 0) memory_ = std::min(l.memory / 4, l.allocation);
 }
@@ -74,7 +74,7 @@ DeviceKivi::Kernels& DeviceKivi::kernels(int bits) {
   if (k.compared) return k;
   const std::string text =
       fmt::format("#define B {}\n#define BLOCK {}\n", bits, kv::kMultiplyDepth) + texts::kCommon + texts::kKivi;
-  const Program program = programs_.get(context_, text, options);
+  const Program program = programs_.get(context_, text, options_);
   k.quantize = program.kernel("kivi_quantize");
   k.dequantize = program.kernel("kivi_dequantize");
   k.multiply = program.kernel("kivi_multiply");

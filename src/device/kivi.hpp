@@ -16,13 +16,12 @@ class DeviceKivi final : public kv::KiviMaker {
  public:
   // folder: of compiled programs, as Programs has it. memory: bytes of a call's arrays that are there together; more
   // heads or rows go piece by piece. 0: a quarter of the device's, or of the largest allocation.
-  explicit DeviceKivi(const Found& device, std::string folder = Programs::kDefault, std::uint64_t memory = 0);
+  // options: of what is compiled; a test's, to see what the comparison finds.
+  explicit DeviceKivi(const Found& device, std::string folder = Programs::kDefault, std::uint64_t memory = 0,
+                      std::string options = kOptions);
   // Compares with 2, 4 and 8 bits now. Throws as a first use does.
   void require();
   std::string name() const override { return context_.device().name; }
-
-  // Of what is compiled: a test's, to see what the comparison finds.
-  std::string options = kOptions;
 
  protected:
   void do_quantize(const float* x, const kv::KiviArrays& to) override;
@@ -50,6 +49,7 @@ class DeviceKivi final : public kv::KiviMaker {
   Context context_;
   Programs programs_;
   std::uint64_t memory_;
+  std::string options_;
   std::mutex mutex_;
   Kernels kernels_[3];
 };

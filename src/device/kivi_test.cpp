@@ -201,6 +201,9 @@ TEST(KiviArrays, BadInputIsNamed) {
   x[70] = 1.0f;
   host.quantize(x.data(), room.a);
   EXPECT_EQ("rows: -1, expected 0 or more", what([&] { host.multiply(x.data(), -1, room.a, out.data()); }));
+  EXPECT_NE(std::string::npos, what([&] {
+                                 host.multiply(x.data(), std::int64_t{1} << 60, room.a, out.data());
+                               }).find("rows: 1152921504606846976, expected fewer"));
   EXPECT_EQ("q: is NULL", what([&] { host.multiply(nullptr, 1, room.a, out.data()); }));
 }
 
@@ -246,8 +249,7 @@ TEST_F(KiviDevice, HasTheProcessorsBits) {
 }
 
 TEST_F(KiviDevice, OtherBitsAreRefused) {
-  DeviceKivi there(found_, "");
-  there.options = std::string(kOptions) + " -cl-fast-relaxed-math";
+  DeviceKivi there(found_, "", 0, std::string(kOptions) + " -cl-fast-relaxed-math");
   const kv::KiviArrays sizes{.bits = 2, .group = 32, .heads = 1, .tokens = 32, .head_dim = 32};
   KiviRoom room(sizes);
   const std::vector<float> x(1024, 1.0f);

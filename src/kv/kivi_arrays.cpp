@@ -14,6 +14,7 @@
 namespace kvasir::kv {
 namespace {
 
+constexpr std::int64_t kMostNumbers = std::numeric_limits<std::int64_t>::max() / 64;
 constexpr std::int64_t kTile = 1024;  // lanes whose sums are made together
 constexpr int kTileRows = 8;
 
@@ -82,8 +83,8 @@ void require_arrays(const KiviArrays& a) {
   expect(a.head_dim > 0, "head_dim", a.head_dim, "more than 0");
   const std::string divides = fmt::format("a multiple of 4 that divides {}", a.lanes());
   expect(a.group >= 4 && a.group % 4 == 0 && a.lanes() % a.group == 0, "group_size", a.group, divides);
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 64;
-  const bool small = a.tokens <= kMost / a.head_dim && (a.tokens == 0 || a.heads <= kMost / a.head_dim / a.tokens);
+  const bool small =
+      a.tokens <= kMostNumbers / a.head_dim && (a.tokens == 0 || a.heads <= kMostNumbers / a.head_dim / a.tokens);
   expect(small, "heads", a.heads, "fewer numbers in all");
   const bool none = a.heads == 0 || a.tokens == 0;
   for (const auto& [pointer, name] : {std::pair{a.codes, "codes"}, {a.scales, "scales"}, {a.minima, "minima"}})
@@ -124,6 +125,8 @@ void KiviMaker::multiply(const float* a, std::int64_t rows, const KiviArrays& by
   require_arrays(by);
   if (rows < 0) throw Error(Code::kBadInput, fmt::format("{}, expected 0 or more", rows), "rows");
   if (by.heads == 0 || rows == 0) return;
+  if (rows > kMostNumbers / by.heads / std::max(by.head_dim, by.tokens))
+    throw Error(Code::kBadInput, fmt::format("{}, expected fewer", rows), "rows");
   if (by.tokens == 0) {  // keys: nothing to write; values: sums of nothing
     if (!out) throw Error(Code::kBadInput, "is NULL", "out");
     if (by.values) std::fill_n(out, by.heads * rows * by.head_dim, 0.0f);
