@@ -210,6 +210,25 @@ class HfTest(unittest.TestCase):
                 self.assertEqual(got, kivi.generate(model, Tokenizer(), long, 5, residual_length=64, **options))
 
     @torch.no_grad()
+    def test_a_device_has_the_processors_bits(self):
+        try:
+            kivi.device_name("opencl")
+        except kvasir.Unsupported as e:
+            self.skipTest(f"SKIPPED: {e}")
+        model, ids, logits = model_of("llama"), ids_of(2, 1306), []
+        for device in (None, "opencl"):
+            cache = hf.KvasirCache.from_model(model, bits=2, residual=64, max_tokens=1400, device=device)
+            steps = [model(ids[:, a:b], **hf.as_argument(cache)).logits[:, -1] for a, b in ((0, 1300), (1300, 1301), (1301, 1302))]
+            cache.crop(1300)
+            steps += [model(ids[:, a : a + 1], **hf.as_argument(cache)).logits[:, -1] for a in range(1300, 1306)]
+            logits.append(torch.stack(steps))
+            stats = cache.stats()
+            self.assertEqual(stats["device"] != "", device is not None)
+            self.assertEqual(stats["device_lost"], "")
+            self.assertEqual(stats["device_groups"] > 0, device is not None)
+        self.assertTrue(torch.equal(*logits))
+
+    @torch.no_grad()
     def test_small_groups_attend_to_what_kivi_holds(self):
         model, ids = model_of("llama"), ids_of(2, 310)
         past, kept = own(model), kivi.KiviCache.from_model(model, group_size=4, residual_length=30)

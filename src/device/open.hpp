@@ -8,7 +8,7 @@
 namespace kvasir::kv {
 class PageDevice;
 class KiviMaker;
-}
+}  // namespace kvasir::kv
 
 namespace kvasir::device {
 
