@@ -633,7 +633,7 @@ class Amalgamation:
     def write(self, out):
         version = re.search(r"project\(kvasir VERSION (\S+)", (self.root / "CMakeLists.txt").read_text()).group(1)
         once, kernels = self.sources()
-        public = ["kvasir/kvasir.h", "kvasir/options.hpp", "kvasir/codecs.hpp", "kvasir/engine.hpp", "kvasir/kv_cache.hpp"]
+        public = ["kvasir/kvasir.h", "kvasir/options.hpp", "kvasir/codecs.hpp", "kvasir/engine.hpp", "kvasir/kivi.hpp", "kvasir/kv_cache.hpp"]
         shims = sorted({self.shims(s) for _, _, s in self.copies})
         everything = once + kernels + shims
         isa_cache = {}

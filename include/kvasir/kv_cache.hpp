@@ -44,6 +44,10 @@ struct KvCacheOptions {
   int max_sequences = 1;
   int step_tokens = 512;  // most tokens of one sequence in one step
   int threads = 1;        // 1 to 512
+  // Keeps copies of sealed pages and attends to whole groups of eight there, with the same bits: cpu or empty (none),
+  // gpu, xpu, cuda, opencl or opencl:N. One that cannot be used throws std::runtime_error; one that is lost later
+  // changes nothing but the time.
+  std::string device = {};
 };
 
 // A handle, good until it is released or the cache ends.
@@ -76,12 +80,16 @@ struct KvScoring {
 };
 
 struct KvCacheStats {
-  std::int64_t tokens = 0;         // of all sequences; what forks share counts in each
-  std::int64_t sealed_tokens = 0;  // of them, compressed
-  std::int64_t free_pages = 0;     // of 128 tokens
-  double bytes_per_token = 0;      // that a further token takes when it is sealed, all layers
-  double k_bits = 0, v_bits = 0;   // per number of a sealed page, everything included, mean over the layers
-  std::size_t reserved_bytes = 0;  // that the cache may occupy, scratch included
+  std::int64_t tokens = 0;          // of all sequences; what forks share counts in each
+  std::int64_t sealed_tokens = 0;   // of them, compressed
+  std::int64_t free_pages = 0;      // of 128 tokens
+  double bytes_per_token = 0;       // that a further token takes when it is sealed, all layers
+  double k_bits = 0, v_bits = 0;    // per number of a sealed page, everything included, mean over the layers
+  std::size_t reserved_bytes = 0;   // that the cache may occupy, scratch included
+  std::string device = {};          // by its driver's name; empty: there is none
+  std::string device_lost = {};     // why it is used no longer; empty: it is
+  std::int64_t device_pages = 0;    // that it holds
+  std::uint64_t device_groups = 0;  // of eight pages that it has attended to, times rows of a head
 };
 
 class KvCache {

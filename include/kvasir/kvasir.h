@@ -1,5 +1,5 @@
 /* Kvasir for programs in C, and for bindings of other languages: a model that answers (kvasir/engine.hpp), and the KV
- * cache alone (kvasir/kv_cache.hpp, kvasir/codecs.hpp), which say more about each call.
+ * cache alone (kvasir/kv_cache.hpp, kvasir/codecs.hpp, kvasir/kivi.hpp), which say more about each call.
  *
  *   const char* const options[] = {"threads=2", "cache_dir=cache", NULL};
  *   kvasir_engine* engine;
@@ -157,7 +157,7 @@ typedef struct kvasir_slice {
   int32_t generated; /* not 0: tokens that the model chose */
 } kvasir_slice;
 
-/* Options: codecs, window, residual, sinks, max_tokens, max_sequences, step_tokens, threads. */
+/* Options: codecs, window, residual, sinks, max_tokens, max_sequences, step_tokens, threads, device. */
 kvasir_status kvasir_cache_open(const kvasir_layer* layers, size_t count, const char* const* options,
                                 kvasir_cache** cache);
 void kvasir_cache_close(kvasir_cache* cache);
@@ -193,6 +193,32 @@ kvasir_status kvasir_unpack(const kvasir_packed* packed, float* x);
 /* As kvasir::attend; scale 0: 1 / sqrt(head_dim); lse may be NULL. */
 kvasir_status kvasir_attend(const float* q, int32_t query_heads, const kvasir_packed* k, const kvasir_packed* v,
                             float scale, float* out, float* lse);
+
+/* ---- KIVI's arrays ------------------------------------------------------------------------------------------------
+ */
+
+typedef struct kvasir_kivi kvasir_kivi; /* any number of threads */
+
+/* As kvasir::KiviArrays, whose names these are. */
+typedef struct kvasir_kivi_arrays {
+  int32_t values;         /* 0: keys, 1: values */
+  int32_t float32_scales; /* 0: IEEE halves */
+  int32_t bits;           /* 2, 4, 8 */
+  int32_t group;
+  int64_t heads, tokens, head_dim;
+  void *codes, *scales, *minima;
+} kvasir_kivi_arrays;
+
+/* device: cpu (or NULL), gpu, xpu, cuda, opencl, opencl:N; all have the same bits. */
+kvasir_status kvasir_kivi_open(const char* device, kvasir_kivi** kivi);
+void kvasir_kivi_close(kvasir_kivi* kivi);
+/* "cpu", or the name of the device that was found; good until it is closed. */
+const char* kvasir_kivi_device(const kvasir_kivi* kivi);
+kvasir_status kvasir_kivi_quantize(kvasir_kivi* kivi, const float* x, const kvasir_kivi_arrays* to);
+kvasir_status kvasir_kivi_dequantize(kvasir_kivi* kivi, const kvasir_kivi_arrays* from, float* x);
+/* q K^T of keys, p V of values. */
+kvasir_status kvasir_kivi_multiply(kvasir_kivi* kivi, const float* a, int64_t rows, const kvasir_kivi_arrays* by,
+                                   float* out);
 
 #ifdef __cplusplus
 }

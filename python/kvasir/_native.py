@@ -95,6 +95,14 @@ class Image(ctypes.Structure):
     _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
 
 
+class KiviArrays(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("values", "float32_scales", "bits", "group")),
+        *((name, ctypes.c_int64) for name in ("heads", "tokens", "head_dim")),
+        *((name, ctypes.c_void_p) for name in ("codes", "scales", "minima")),
+    ]
+
+
 class Slice(ctypes.Structure):
     _fields_ = [("sequence", ctypes.c_uint64), ("count", ctypes.c_int32), ("generated", ctypes.c_int32)]
 
@@ -145,6 +153,10 @@ _CALLS = {
     "cache_stats": [Handle, _out(Handle)],
     "pack": [_text, _int, Handle, ctypes.c_int32, ctypes.c_int32, _i64, ctypes.c_int32, _out(Handle)],
     "unpack": [Handle, Handle],
+    "kivi_open": [_text, _out(Handle)],
+    "kivi_quantize": [Handle, Handle, _out(KiviArrays)],
+    "kivi_dequantize": [Handle, _out(KiviArrays), Handle],
+    "kivi_multiply": [Handle, Handle, _i64, _out(KiviArrays), Handle],
     "attend": [Handle, ctypes.c_int32, Handle, Handle, ctypes.c_float, Handle, Handle],
 }
 for _name, _arguments in _CALLS.items():
@@ -153,11 +165,12 @@ for _name, _arguments in _CALLS.items():
 for _name, _result in (("error", _text), ("version", _text)):
     _f = getattr(lib, "kvasir_" + _name)
     _f.argtypes, _f.restype = [], _result
-for _name in ("free", "engine_close", "reply_free", "session_close", "cache_close", "packed_free"):
+for _name in ("free", "engine_close", "reply_free", "session_close", "cache_close", "packed_free", "kivi_close"):
     _f = getattr(lib, "kvasir_" + _name)
     _f.argtypes, _f.restype = [Handle], None
 lib.kvasir_reply_json.argtypes, lib.kvasir_reply_json.restype = [Handle], _text
 lib.kvasir_session_ids.argtypes, lib.kvasir_session_ids.restype = [Handle, _out(_size)], Ids
+lib.kvasir_kivi_device.argtypes, lib.kvasir_kivi_device.restype = [Handle], _text
 lib.kvasir_packed_bytes.argtypes, lib.kvasir_packed_bytes.restype = [Handle], _size
 
 

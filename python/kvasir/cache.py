@@ -34,7 +34,8 @@ def _at(x: np.ndarray) -> native.Handle:
 class KvCache(native.Owner):
     """One cache for all layers of a model; sequences in it are numbers.
 
-    Options: codecs (a preset, a codec, or KEYS/VALUES), window, residual, sinks, max_tokens, max_sequences, step_tokens, threads.
+    Options: codecs (a preset, a codec, or KEYS/VALUES), window, residual, sinks, max_tokens, max_sequences, step_tokens,
+    threads, device ("gpu", "xpu", "cuda", "opencl:N": keeps copies of pages and attends to them, with the same bits).
     """
 
     _close = "cache_close"

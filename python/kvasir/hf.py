@@ -102,7 +102,7 @@ def _keys_have_bias(model) -> bool:
 
 class KvasirCache(Cache):
     """A cache of transformers with Kvasir's pages. Options: codecs, window or residual, sinks, max_tokens (of one row),
-    threads.
+    threads, device.
 
     `bits` names presets by their size: 16, 8 ("safe"), 4 ("balanced") or 2 ("kivi2"). With 4, from_model takes "kivi4"
     where a layer called k_proj has a bias: there single channels are far larger than the others, and it has scales by

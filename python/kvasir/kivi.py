@@ -4,88 +4,166 @@ The quantiser: s = (max - min) / (2^bits - 1), code = round((x - min) / s), half
 a channel, values in groups of channels within a token; scales and minima in float16, codes packed with the first one in
 the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers; this is for export and comparison, and
 `model_cache` for group sizes and schedules that packed attention does not have.
+
+`device` is where they are made: None or "cpu", or an OpenCL device: "xpu" (a GPU of Intel), "cuda" (of NVIDIA), "gpu",
+"opencl:0" (`kvasir devices` lists them), also as torch.device. All have the same bits; a device that has others is
+refused when it is first used. Arrays come and go over the processor's memory.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import numpy as np
 
+from . import _native as native
 from ._native import BadInput, Error, Unsupported
 
 
-def _numpy(x) -> tuple[np.ndarray, object]:
-    """x as float32, and what turns results into x's own kind of array."""
+def _array(x, kind=None) -> np.ndarray:
+    if type(x).__module__.startswith("torch"):
+        x = x.detach().cpu()
+        x = (x if kind is None else x.float()).numpy()
+    return np.ascontiguousarray(x, kind)
+
+
+def _back(x):
+    """What turns results into x's own kind of array, where x is."""
     if type(x).__module__.startswith("torch"):
         import torch
 
-        return x.detach().to("cpu", torch.float32).numpy(), torch.from_numpy
-    return np.asarray(x, np.float32), lambda y: y
+        return lambda y: torch.from_numpy(y).to(x.device)
+    return lambda y: y
 
 
-def _quantize(x: np.ndarray, group: int, bits: int, kind=np.float16) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Groups along the last axis n: codes (..., n * bits / 8) of bytes, s and minima (..., n / group) of `kind`."""
+def _at(x: np.ndarray) -> native.Handle:
+    return x.ctypes.data_as(native.Handle)
+
+
+class _Maker(native.Owner):
+    _close = "kivi_close"
+
+    def __init__(self, device: str):
+        handle = native.Handle()
+        native.call("kivi_open", device.encode(), ctypes.byref(handle))
+        super().__init__(handle)
+
+
+_makers: dict[tuple[str, int], _Maker] = {}  # of this process: a fork has no device
+
+
+def _maker(device) -> native.Handle:
+    name = "cpu" if device is None else str(device)
+    key = (name, os.getpid())
+    if key not in _makers:
+        _makers[key] = _Maker(name)
+    return _makers[key].handle
+
+
+def device_name(device=None) -> str:
+    """The device that `device` stands for: "cpu", or what the driver calls it. Raises where there is none."""
+    return native.lib.kvasir_kivi_device(_maker(device)).decode("utf-8", "replace")
+
+
+def _arrays(values: bool, bits: int, group: int, sizes: tuple, codes, scales, minima) -> native.KiviArrays:
+    """sizes: (B, H, S, D)."""
+    b, h, s, d = sizes
+    return native.KiviArrays(
+        values, scales.dtype == np.float32, bits, group, b * h, s, d, codes.ctypes.data, scales.ctypes.data, minima.ctypes.data)
+
+
+def _check(bits: int, group: int, lanes: int) -> None:
     if bits not in (2, 4, 8):
         raise BadInput(f"bits: {bits}, expected 2, 4 or 8")
-    if group < 4 or group % 4 or x.shape[-1] % group:
-        raise BadInput(f"group_size: {group}, expected a multiple of 4 that divides {x.shape[-1]}")
-    if not np.isfinite(x).all():
-        raise BadInput("x: holds a number that is not finite")
-    top = 2**bits - 1
-    g = x.reshape(*x.shape[:-1], -1, group)
-    low = g.min(-1).astype(kind)
-    scale = ((g.max(-1) - g.min(-1)) / top).astype(kind)
-    s, m = scale.astype(np.float32)[..., None], low.astype(np.float32)[..., None]
-    codes = np.where(s > 0, np.clip(np.rint((g - m) / np.where(s > 0, s, 1)), 0, top), 0).astype(np.uint8)
-    each = 8 // bits
-    codes = codes.reshape(*x.shape[:-1], -1, each)
-    packed = np.zeros(codes.shape[:-1], np.uint8)
-    for i in range(each):
-        packed |= codes[..., i] << (bits * i)
-    return packed, scale, low
+    if group < 4 or group % 4 or lanes % group:
+        raise BadInput(f"group_size: {group}, expected a multiple of 4 that divides {lanes}")
 
 
-def _dequantize(packed: np.ndarray, scale: np.ndarray, low: np.ndarray, group: int, bits: int) -> np.ndarray:
-    each = 8 // bits
-    codes = np.stack([(packed >> (bits * i)) & (2**bits - 1) for i in range(each)], -1)
-    codes = codes.reshape(*packed.shape[:-1], -1, group).astype(np.float32)
-    if codes.shape[:-1] != scale.shape or scale.shape != low.shape:
-        raise BadInput(f"scales: have shape {scale.shape}, expected {codes.shape[:-1]}")
-    x = codes * scale.astype(np.float32)[..., None] + low.astype(np.float32)[..., None]
-    return x.reshape(*x.shape[:-2], -1)
+def _quantize(x, group: int, bits: int, kind=np.float16, *, values: bool = True, device=None):
+    """x [B, H, S, D] as codes, scales and minima of `kind`; groups along D for values, along S else."""
+    back, x = _back(x), _array(x, np.float32)
+    if x.ndim != 4:
+        raise BadInput(f"x: has shape {x.shape}, expected [B, H, S, D]")
+    rows = x.shape[:3] if values else (*x.shape[:2], x.shape[3])
+    lanes = x.shape[3] if values else x.shape[2]
+    _check(bits, group, lanes)
+    codes = np.empty((*rows, lanes * bits // 8), np.uint8)
+    scales, minima = (np.empty((*rows, lanes // group), kind) for _ in range(2))
+    to = _arrays(values, bits, group, x.shape, codes, scales, minima)
+    native.call("kivi_quantize", _maker(device), _at(x), ctypes.byref(to))
+    return tuple(back(y) for y in (codes, scales, minima))
 
 
-def quantize_keys(x, group_size: int = 32, bits: int = 2):
+def _held(codes, scales, minima, group: int, bits: int, values: bool) -> tuple[tuple, tuple]:
+    """The arrays with their types, and [B, H, S, D] of what they hold."""
+    codes, scales, minima = _array(codes), _array(scales), _array(minima)
+    if codes.ndim != 4 or codes.dtype != np.uint8:
+        raise BadInput(f"codes: are {codes.dtype} {codes.shape}, expected uint8 [B, H, {'S' if values else 'D'}, ...]")
+    if bits not in (2, 4, 8):
+        raise BadInput(f"bits: {bits}, expected 2, 4 or 8")
+    b, h, depth, lanes = *codes.shape[:3], codes.shape[3] * 8 // bits
+    _check(bits, group, lanes)
+    kind = np.float16 if scales.dtype == np.float16 else np.float32
+    for name, a in (("scales", scales), ("minima", minima)):
+        if a.shape != (b, h, depth, lanes // group):
+            raise BadInput(f"{name}: have shape {a.shape}, expected {(b, h, depth, lanes // group)}")
+    arrays = codes, scales.astype(kind, copy=False), minima.astype(kind, copy=False)
+    return arrays, (b, h, depth, lanes) if values else (b, h, lanes, depth)
+
+
+def _dequantize(codes, scales, minima, group: int, bits: int, *, values: bool = True, device=None):
+    back = _back(scales)
+    arrays, sizes = _held(codes, scales, minima, group, bits, values)
+    x = np.empty(sizes, np.float32)
+    native.call("kivi_dequantize", _maker(device), ctypes.byref(_arrays(values, bits, group, sizes, *arrays)), _at(x))
+    return back(x)
+
+
+def _matmul(name: str, a, codes, scales, minima, group: int, bits: int, values: bool, device):
+    back, a = _back(a), _array(a, np.float32)
+    arrays, sizes = _held(codes, scales, minima, group, bits, values)
+    b, h, depth, lanes = sizes if values else (*sizes[:2], sizes[3], sizes[2])
+    if a.ndim != 4 or a.shape[0] != b or a.shape[3] != depth or h == 0 or a.shape[1] % h:
+        raise BadInput(f"{name}: has shape {a.shape}, expected [{b}, a multiple of {h}, n, {depth}]")
+    out = np.empty((*a.shape[:3], lanes), np.float32)
+    rows = a.shape[1] // h * a.shape[2]
+    native.call(
+        "kivi_multiply", _maker(device), _at(a), rows, ctypes.byref(_arrays(values, bits, group, sizes, *arrays)), _at(out))
+    return back(out)
+
+
+def quantize_keys(x, group_size: int = 32, bits: int = 2, *, device=None):
     """x [B, H, S, D], S a multiple of group_size: codes [B, H, D, S * bits / 8], scales and minima [B, H, D, S / group]."""
-    x, back = _numpy(x)
-    if x.ndim != 4:
-        raise BadInput(f"x: has shape {x.shape}, expected [B, H, S, D]")
-    return tuple(back(y) for y in _quantize(np.ascontiguousarray(x.transpose(0, 1, 3, 2)), group_size, bits))
+    return _quantize(x, group_size, bits, values=False, device=device)
 
 
-def dequantize_keys(codes, scales, minima, group_size: int = 32, bits: int = 2):
+def dequantize_keys(codes, scales, minima, group_size: int = 32, bits: int = 2, *, device=None):
     """Back to [B, H, S, D]."""
-    back = _numpy(scales)[1]
-    x = _dequantize(np.asarray(codes), np.asarray(scales), np.asarray(minima), group_size, bits)
-    return back(np.ascontiguousarray(x.transpose(0, 1, 3, 2)))
+    return _dequantize(codes, scales, minima, group_size, bits, values=False, device=device)
 
 
-def quantize_values(x, group_size: int = 32, bits: int = 2):
+def matmul_keys(q, codes, scales, minima, group_size: int = 32, bits: int = 2, *, device=None):
+    """q [B, Hq, n, D] times the keys that quantize_keys made, transposed: [B, Hq, n, S], without unpacking them to memory.
+
+    Hq is a multiple of H; query head i reads head i / (Hq / H). Nothing is scaled.
+    """
+    return _matmul("q", q, codes, scales, minima, group_size, bits, False, device)
+
+
+def quantize_values(x, group_size: int = 32, bits: int = 2, *, device=None):
     """x [B, H, S, D], D a multiple of group_size: codes [B, H, S, D * bits / 8], scales and minima [B, H, S, D / group]."""
-    x, back = _numpy(x)
-    if x.ndim != 4:
-        raise BadInput(f"x: has shape {x.shape}, expected [B, H, S, D]")
-    return tuple(back(y) for y in _quantize(x, group_size, bits))
+    return _quantize(x, group_size, bits, device=device)
 
 
-def dequantize_values(codes, scales, minima, group_size: int = 32, bits: int = 2):
+def dequantize_values(codes, scales, minima, group_size: int = 32, bits: int = 2, *, device=None):
     """Back to [B, H, S, D]."""
-    back = _numpy(scales)[1]
-    return back(_dequantize(np.asarray(codes), np.asarray(scales), np.asarray(minima), group_size, bits))
+    return _dequantize(codes, scales, minima, group_size, bits, device=device)
 
 
-def _check_device(device) -> None:
-    if device is not None and str(device) != "cpu":
-        raise BadInput(f"device: '{device}', expected cpu or nothing: arrays are numpy's and attention runs on the CPU")
+def matmul_values(p, codes, scales, minima, group_size: int = 32, bits: int = 2, *, device=None):
+    """p [B, Hq, n, S] times the values that quantize_values made: [B, Hq, n, D]. Heads as in matmul_keys."""
+    return _matmul("p", p, codes, scales, minima, group_size, bits, True, device)
 
 
 def _sizes(model) -> tuple[int, int]:
@@ -130,8 +208,8 @@ class KiviCache:
 
     def __init__(self, layers: int, head_dim: int, kv_heads: int | None = None, *, device=None, group_size: int = 32,
                  residual_length: int = 128, bits: int = 2, schedule: str = "fifo"):
-        """kv_heads: checked against what comes; None: not."""
-        _check_device(device)
+        """kv_heads: checked against what comes; None: not. device: where groups are made and read, as of quantize_keys."""
+        _maker(device)  # refused before the work
         if schedule not in self.SCHEDULES:
             raise BadInput(f"schedule: '{schedule}', expected one of {', '.join(self.SCHEDULES)}")
         if group_size < 4 or group_size % 4 or head_dim % group_size:
@@ -143,7 +221,7 @@ class KiviCache:
         if layers < 1:
             raise BadInput(f"layers: {layers}, expected at least 1")
         self.group, self.residual, self.bits, self.head_dim = group_size, residual_length, bits, head_dim
-        self.count, self.kv_heads, self.schedule = layers, kv_heads, schedule
+        self.count, self.kv_heads, self.schedule, self.device = layers, kv_heads, schedule, device
         self.reset()
 
     @classmethod
@@ -171,7 +249,7 @@ class KiviCache:
             pairs = list(past)
         if len(pairs) != self.count:
             raise BadInput(f"past: has {len(pairs)} layers, expected {self.count}")
-        arrays = [(_numpy(k)[0], _numpy(v)[0]) for k, v in pairs]
+        arrays = [(_array(k, np.float32), _array(v, np.float32)) for k, v in pairs]
         for i, ((k, v), layer) in enumerate(zip(arrays, self._layers)):
             if k.ndim != 4 or k.shape[-1] != self.head_dim or k.shape[:3] != v.shape[:3] or k.shape[2] != arrays[0][0].shape[2]:
                 raise BadInput(f"past, layer {i}: keys {k.shape} and values {v.shape}, expected [B, H, T, {self.head_dim}] of one length")
@@ -203,28 +281,28 @@ class KiviCache:
         else:
             keys = values = 0 if raw < self.residual else (raw - self.residual) // self.group * self.group + self.group
         for first in range(0, keys, self.group):
-            layer.keys.append(quantize_keys(layer.raw_k[:, :, first : first + self.group], self.group, self.bits))
+            layer.keys.append(quantize_keys(layer.raw_k[:, :, first : first + self.group], self.group, self.bits, device=self.device))
         if keys:
             layer.raw_k = layer.raw_k[:, :, keys:].copy()
             layer.tokens_k += keys
             layer.flushes += keys // self.group
         if values:
-            layer.values.append(quantize_values(layer.raw_v[:, :, :values], self.group, self.bits))
+            layer.values.append(quantize_values(layer.raw_v[:, :, :values], self.group, self.bits, device=self.device))
             layer.raw_v = layer.raw_v[:, :, values:].copy()
             layer.tokens_v += values
 
     def _quantize_all(self, layer: _KiviLayer) -> None:
         k, v = self._floats(layer)
-        layer.keys = [_quantize(k, self.group, self.bits, np.float32)]
-        layer.values = [_quantize(v, self.group, self.bits, np.float32)]
+        layer.keys = [_quantize(k, self.group, self.bits, np.float32, device=self.device)]
+        layer.values = [_quantize(v, self.group, self.bits, np.float32, device=self.device)]
         layer.tokens_k = layer.tokens_v = k.shape[2]
         layer.raw_k, layer.raw_v = k[:, :, :0], v[:, :, :0]
         layer.flushes += 1
 
     def _floats(self, l: _KiviLayer) -> tuple[np.ndarray, np.ndarray]:
         of_keys = dequantize_values if self.schedule == "hf" else dequantize_keys
-        keys = [of_keys(*g, self.group, self.bits) for g in l.keys]
-        values = [dequantize_values(*g, self.group, self.bits) for g in l.values]
+        keys = [of_keys(*g, self.group, self.bits, device=self.device) for g in l.keys]
+        values = [dequantize_values(*g, self.group, self.bits, device=self.device) for g in l.values]
         return np.concatenate([*keys, l.raw_k], 2), np.concatenate([*values, l.raw_v], 2)
 
     def get(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
@@ -290,7 +368,7 @@ def model_cache(model, **options):
 
         def update(self, key_states, value_states, *_, **__):
             self.is_initialized = True
-            store._append(self.held, _numpy(key_states)[0], _numpy(value_states)[0])
+            store._append(self.held, _array(key_states, np.float32), _array(value_states, np.float32))
             k, v = store.get(self.index)  # what is new is still raw
             store._flush(self.held)
             return (torch.from_numpy(x).to(key_states.device, key_states.dtype) for x in (k, v))
@@ -328,19 +406,19 @@ def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_siz
     """prompt and answer of a model of transformers. Further options are those of model.generate.
 
     Groups of 4, 8, 16, 32, 64 and 128 attend on packed pages, of 128 tokens that residual_length tokens stand behind;
-    other ones are unpacked at every step (`model_cache`). verbose: the answer is printed as it comes, and then what the cache takes.
+    other ones are unpacked at every step (`model_cache`). device, as of quantize_keys, keeps copies of the packed pages and
+    attends to whole groups of eight there, with the same bits; with model_cache it makes and reads the groups. verbose: the answer is printed as it comes, and then what the cache takes.
     """
     from .hf import KvasirCache, as_argument
 
-    _check_device(device)
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     if group_size == 32:
-        cache = KvasirCache.from_model(model, bits=bits, residual=residual_length)
+        cache = KvasirCache.from_model(model, bits=bits, residual=residual_length, device=device)
     elif group_size in (4, 8, 16, 64, 128) and bits in (2, 4) and _sizes(model)[1] % 16 == 0:
         cache = KvasirCache.from_model(
-            model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", residual=residual_length)
+            model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", residual=residual_length, device=device)
     else:
-        cache = model_cache(model, group_size=group_size, residual_length=residual_length, bits=bits)
+        cache = model_cache(model, group_size=group_size, residual_length=residual_length, bits=bits, device=device)
     if do_sample:
         options = {"temperature": temperature, **({} if top_k is None else {"top_k": top_k}), **options}
     options = {"do_sample": do_sample, "pad_token_id": tokenizer.eos_token_id, **options}

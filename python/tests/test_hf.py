@@ -201,8 +201,32 @@ class HfTest(unittest.TestCase):
                 self.assertIn("for 304 tokens", out.getvalue())
                 held[group] = int(out.getvalue().split("cache: ")[1].split()[0])
         self.assertTrue(held[4] > held[8] > held[16] > held[32], held)
-        with self.assertRaisesRegex(kvasir.BadInput, "device: 'xpu', expected cpu"):
-            kivi.generate(model, Tokenizer(), "a", 5, device="xpu")
+        with self.assertRaisesRegex(kvasir.BadInput, "device tpu: expected cpu, gpu"):
+            kivi.generate(model, Tokenizer(), "a", 5, device="tpu")
+        with contextlib.suppress(kvasir.Unsupported):  # where there is no OpenCL device
+            kivi.device_name("opencl")
+            for options in (dict(group_size=32), dict(group_size=16, bits=8)):  # on pages, and unpacked
+                got = kivi.generate(model, Tokenizer(), long, 5, residual_length=64, device="opencl", **options)
+                self.assertEqual(got, kivi.generate(model, Tokenizer(), long, 5, residual_length=64, **options))
+
+    @torch.no_grad()
+    def test_a_device_has_the_processors_bits(self):
+        try:
+            kivi.device_name("opencl")
+        except kvasir.Unsupported as e:
+            self.skipTest(f"SKIPPED: {e}")
+        model, ids, logits = model_of("llama"), ids_of(2, 1306), []
+        for device in (None, "opencl"):
+            cache = hf.KvasirCache.from_model(model, bits=2, residual=64, max_tokens=1400, device=device)
+            steps = [model(ids[:, a:b], **hf.as_argument(cache)).logits[:, -1] for a, b in ((0, 1300), (1300, 1301), (1301, 1302))]
+            cache.crop(1300)
+            steps += [model(ids[:, a : a + 1], **hf.as_argument(cache)).logits[:, -1] for a in range(1300, 1306)]
+            logits.append(torch.stack(steps))
+            stats = cache.stats()
+            self.assertEqual(stats["device"] != "", device is not None)
+            self.assertEqual(stats["device_lost"], "")
+            self.assertEqual(stats["device_groups"] > 0, device is not None)
+        self.assertTrue(torch.equal(*logits))
 
     @torch.no_grad()
     def test_small_groups_attend_to_what_kivi_holds(self):

@@ -1,7 +1,10 @@
 """The fifteen checks of KIVI's first users, each under its name: known answers of the quantiser, the books of the cache,
 and attention on what it gives back."""
 
+import contextlib
+import functools
 import unittest
+from unittest import mock
 
 import kvasir
 
@@ -105,8 +108,8 @@ class KiviChecks(unittest.TestCase):
         k, v = floats(2, 2, 300, 64), floats(2, 2, 300, 64, seed=1)
         was = kivi.quantize_keys, kivi.quantize_values, kivi.dequantize_keys, kivi.dequantize_values
         try:
-            kivi.quantize_keys = kivi.quantize_values = lambda x, *_: (x.copy(),)
-            kivi.dequantize_keys = kivi.dequantize_values = lambda x, *_: x
+            kivi.quantize_keys = kivi.quantize_values = lambda x, *_, **__: (x.copy(),)
+            kivi.dequantize_keys = kivi.dequantize_values = lambda x, *_, **__: x
             grown, pairs = kivi.KiviCache(1, 64), kivi.KiviCache(1, 64)
             for n in (100, 101, 128, 229, 300):
                 grown.add_tokens(Past([(k[:, :, :n], v[:, :, :n])]))
@@ -197,6 +200,104 @@ class KiviChecks(unittest.TestCase):
             other = attend(q, kivi.dequantize_keys(*kivi.quantize_keys(k, bits=bits), bits=bits), k, 1 / 8)[1]
             loss.append(float((p * np.log(p / other)).sum(-1).mean()))
         self.assertTrue(0 < loss[0] < loss[1] < loss[2] < 0.2, loss)
+
+
+class KiviChecksOnADevice(KiviChecks):
+    """All of them on the first OpenCL device."""
+
+    def setUp(self):
+        try:
+            kivi.device_name("opencl")
+        except kvasir.Unsupported as e:
+            self.skipTest(f"SKIPPED: {e}")
+        for name in ("quantize_keys", "quantize_values", "dequantize_keys", "dequantize_values", "KiviCache"):
+            patch = mock.patch.object(kivi, name, functools.partial(getattr(kivi, name), device="opencl"))
+            patch.start()
+            self.addCleanup(patch.stop)
+
+
+def formulas(x, group, bits, kind):
+    """Groups along the last axis: codes, scales, minima, in numpy."""
+    top = np.float32(2**bits - 1)
+    g = x.reshape(*x.shape[:-1], -1, group)
+    scale, low = ((g.max(-1) - g.min(-1)) / top).astype(kind), g.min(-1).astype(kind)
+    s, m = scale.astype(np.float32)[..., None], low.astype(np.float32)[..., None]
+    codes = np.where(s > 0, np.clip(np.rint((g - m) / np.where(s > 0, s, 1)), 0, top), 0).astype(np.uint8)
+    codes = codes.reshape(*x.shape[:-1], -1, 8 // bits)
+    return sum(codes[..., i] << (bits * i) for i in range(8 // bits)).astype(np.uint8), scale, low
+
+
+class KiviDevices(unittest.TestCase):
+    """Arrays made here and on the first OpenCL device."""
+
+    def both(self, name, *arguments, **options):
+        """What kivi's function gives here, after a look at the device's bits."""
+        here = getattr(kivi, name)(*arguments, **options)
+        with contextlib.suppress(kvasir.Unsupported):
+            kivi.device_name("opencl")  # else there is none
+            there = getattr(kivi, name)(*arguments, **options, device="opencl")
+            for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (here, there))):
+                self.assertEqual((a.shape, a.dtype, a.tobytes()), (b.shape, b.dtype, b.tobytes()), name)
+        return here
+
+    def test_functions_are_the_formulas(self):
+        x = floats(2, 3, 384, 64) * np.exp(floats(1, 1, 384, 64, seed=2))
+        for group in (4, 32, 64, 128):
+            for bits in (2, 4, 8):
+                arrays = self.both("quantize_keys", x, group, bits)
+                for got, want in zip(arrays, formulas(np.ascontiguousarray(x.transpose(0, 1, 3, 2)), group, bits, np.float16)):
+                    np.testing.assert_array_equal(got, want)
+                k, q = self.both("dequantize_keys", *arrays, group, bits), floats(2, 6, 5, 64, seed=3)
+                got = self.both("matmul_keys", q, *arrays, group, bits)
+                want = np.einsum("bhnd,bhsd->bhns", q, k.repeat(2, 1).astype(np.float64))
+                np.testing.assert_allclose(got, want, atol=2e-4)
+                if group > 64:
+                    continue
+                arrays = self.both("quantize_values", x, group, bits)
+                for got, want in zip(arrays, formulas(x, group, bits, np.float16)):
+                    np.testing.assert_array_equal(got, want)
+                v = self.both("dequantize_values", *arrays, group, bits)
+                p = np.abs(floats(2, 6, 5, 384, seed=4)) / 384
+                np.testing.assert_allclose(
+                    self.both("matmul_values", p, *arrays, group, bits), np.einsum("bhns,bhsd->bhnd", p, v.repeat(2, 1).astype(np.float64)), atol=2e-5)
+
+    def test_attention_is_that_of_the_numbers_read_back(self):
+        q, k, v = floats(1, 8, 1, 64), floats(1, 2, 256, 64, seed=5), floats(1, 2, 256, 64, seed=6)
+        ks, vs = kivi.quantize_keys(k, bits=4), kivi.quantize_values(v, bits=4)
+        scores = self.both("matmul_keys", q / 8, *ks, bits=4)
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        got = self.both("matmul_values", p / p.sum(-1, keepdims=True), *vs, bits=4)
+        want = attend(q, kivi.dequantize_keys(*ks, bits=4).repeat(4, 1), kivi.dequantize_values(*vs, bits=4).repeat(4, 1), 1 / 8)[0]
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+    def test_the_cache_has_the_bits_of_the_device(self):
+        try:
+            kivi.device_name("opencl")
+        except kvasir.Unsupported as e:
+            self.skipTest(f"SKIPPED: {e}")
+        k, v = floats(1, 2, 300, 64), floats(1, 2, 300, 64, seed=1)
+        for schedule in kivi.KiviCache.SCHEDULES:
+            here, there = (kivi.KiviCache(1, 64, schedule=schedule, device=d) for d in (None, "opencl"))
+            for n in (100, 101, 260, 300):
+                for cache in (here, there):
+                    cache.add_tokens([(k[:, :, :n], v[:, :, :n])])
+                for a, b in zip(here.get(0), there.get(0)):
+                    self.assertEqual(a.tobytes(), b.tobytes(), schedule)
+
+    def test_what_is_wrong_is_named(self):
+        x = floats(1, 1, 32, 32)
+        for device, error, text in (("tpu", kvasir.BadInput, "device tpu: expected cpu, gpu, opencl"), ("opencl:999", kvasir.Unsupported, "device opencl:999")):
+            with self.assertRaisesRegex(error, text):
+                kivi.quantize_keys(x, device=device)
+        arrays = kivi.quantize_keys(x)
+        for call, text in ((lambda: kivi.matmul_keys(x[:, :, :, :16], *arrays), r"q: has shape .*, expected \[1, a multiple of 1, n, 32\]"),
+                           (lambda: kivi.dequantize_keys(arrays[0], arrays[1][..., :0], arrays[2]), "scales: have shape"),
+                           (lambda: kivi.dequantize_keys(arrays[0], arrays[1] * np.inf, arrays[2]), "scales: hold a number that is not finite"),
+                           (lambda: kivi.dequantize_keys(arrays[0].astype(np.int32), *arrays[1:]), "codes: are int32"),
+                           (lambda: kivi.quantize_keys(x * 1e6), "reach beyond float16"),
+                           (lambda: kivi.quantize_keys(x[0]), "x: has shape")):
+            with self.assertRaisesRegex(kvasir.BadInput, text):
+                call()
 
 
 if __name__ == "__main__":

@@ -94,10 +94,23 @@ class Kivi(Readers):
         self.assertEqual(cache.get_full_cache().get_seq_length(), 200)
 
     def test_03_its_device(self):
+        from kvasir.hf import of_output
         from kvasir.kivi import KiviCache
 
-        with self.named("device: 'xpu'", "expected cpu"):
-            KiviCache.from_model(self.model, device="xpu", group_size=32, residual_length=64)
+        with self.named("device tpu", "expected cpu, gpu"):
+            KiviCache.from_model(self.model, device="tpu", group_size=16, residual_length=64)
+        held = []
+        for device in ("cpu", "opencl", "xpu"):
+            try:
+                cache = KiviCache.from_model(self.model, device=device, group_size=16, residual_length=64)
+            except kvasir.Unsupported as e:  # there is none here, and the text says what was tried
+                self.assertRegex(str(e), f"device {device}: .*tried")
+                continue
+            self.torch.manual_seed(1)
+            with self.torch.no_grad():
+                cache.add_tokens(of_output(self.model(self.torch.randint(3, 97, (1, 200)), use_cache=True)))
+            held.append([a.tobytes() for a in cache.get(0)])
+        self.assertTrue(all(h == held[0] for h in held))
 
     def test_04_arrays(self):
         from kvasir.kivi import dequantize_keys, quantize_keys

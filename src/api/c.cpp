@@ -14,6 +14,7 @@
 #include "base/json.hpp"
 #include "kvasir/codecs.hpp"
 #include "kvasir/engine.hpp"
+#include "kvasir/kivi.hpp"
 #include "kvasir/kv_cache.hpp"
 #include "kvasir/kvasir.h"
 
@@ -34,6 +35,10 @@ struct kvasir_cache {
 };
 struct kvasir_packed {
   kvasir::PackedKv packed;
+};
+struct kvasir_kivi {
+  kvasir::Kivi kivi;
+  std::string device;
 };
 
 namespace kvasir {
@@ -87,6 +92,19 @@ template <class T>
 T& some(T* pointer, const char* name) {
   if (!pointer) throw Error(Code::kBadInput, "is NULL", name);
   return *pointer;
+}
+
+KiviArrays kivi_arrays(const kvasir_kivi_arrays& a) {
+  return {.values = a.values != 0,
+          .float32_scales = a.float32_scales != 0,
+          .bits = a.bits,
+          .group = a.group,
+          .heads = a.heads,
+          .tokens = a.tokens,
+          .head_dim = a.head_dim,
+          .codes = a.codes,
+          .scales = a.scales,
+          .minima = a.minima};
 }
 
 Options options_of(const char* const* texts) {
@@ -221,7 +239,8 @@ KvCacheOptions cache_options(const char* const* texts) {
        {"max_tokens", &O::max_tokens, {.help = "of all sequences", .low = 1}},
        {"max_sequences", &O::max_sequences, {.help = "at once", .low = 1}},
        {"step_tokens", &O::step_tokens, {.help = "of one sequence in one step", .low = 1}},
-       {"threads", &O::threads, {.help = "of attention", .low = 1, .high = 512}}}};
+       {"threads", &O::threads, {.help = "of attention", .low = 1, .high = 512}},
+       {"device", &O::device, {.help = "keeps copies of sealed pages and attends to them: gpu, xpu, cuda, opencl:N"}}}};
   O options;
   api::set_options(options_of(texts), api::OptionTarget<O>{table, options});
   return options;
@@ -595,7 +614,11 @@ kvasir_status kvasir_cache_stats(const kvasir_cache* cache, char** json) {
                                     {"bytes_per_token", s.bytes_per_token},
                                     {"k_bits", s.k_bits},
                                     {"v_bits", s.v_bits},
-                                    {"reserved_bytes", s.reserved_bytes}}));
+                                    {"reserved_bytes", s.reserved_bytes},
+                                    {"device", s.device},
+                                    {"device_lost", s.device_lost},
+                                    {"device_pages", s.device_pages},
+                                    {"device_groups", s.device_groups}}));
   });
 }
 
@@ -619,6 +642,31 @@ kvasir_status kvasir_attend(const float* q, int32_t query_heads, const kvasir_pa
   return call([&] {
     kvasir::attend(q, query_heads, some(k, "k").packed, some(v, "v").packed, out, {.scale = scale, .lse = lse});
   });
+}
+
+kvasir_status kvasir_kivi_open(const char* device, kvasir_kivi** kivi) {
+  return call([&] {
+    some(kivi, "kivi");
+    Kivi made(device ? device : "cpu");
+    std::string name = made.device();
+    *kivi = new kvasir_kivi{std::move(made), std::move(name)};
+  });
+}
+
+void kvasir_kivi_close(kvasir_kivi* kivi) { delete kivi; }
+const char* kvasir_kivi_device(const kvasir_kivi* kivi) { return kivi->device.c_str(); }
+
+kvasir_status kvasir_kivi_quantize(kvasir_kivi* kivi, const float* x, const kvasir_kivi_arrays* to) {
+  return call([&] { some(kivi, "kivi").kivi.quantize(x, kivi_arrays(some(to, "to"))); });
+}
+
+kvasir_status kvasir_kivi_dequantize(kvasir_kivi* kivi, const kvasir_kivi_arrays* from, float* x) {
+  return call([&] { some(kivi, "kivi").kivi.dequantize(kivi_arrays(some(from, "from")), x); });
+}
+
+kvasir_status kvasir_kivi_multiply(kvasir_kivi* kivi, const float* a, int64_t rows, const kvasir_kivi_arrays* by,
+                                   float* out) {
+  return call([&] { some(kivi, "kivi").kivi.multiply(a, rows, kivi_arrays(some(by, "by")), out); });
 }
 
 }  // extern "C"

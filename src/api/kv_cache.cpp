@@ -10,6 +10,7 @@
 #include "api/guard.hpp"
 #include "base/hash.hpp"
 #include "base/team.hpp"
+#include "device/open.hpp"
 #include "kv/cache.hpp"
 #include "kv/page.hpp"
 #include "kv/share_policy.hpp"
@@ -65,6 +66,11 @@ kv::CacheOptions kv_cache_options_of(const kv::CacheShape& shape, const KvCacheO
   return c;
 }
 
+kv::CacheOptions with_device(kv::CacheOptions o, const std::string& name) {
+  if (!name.empty() && name != "cpu") o.device = device::open_pages(name, 0);
+  return o;
+}
+
 // In front of the bytes of a saved sequence.
 struct SavedHead {
   char magic[8] = {'K', 'V', 'S', 'E', 'Q', 0, 0, 1};
@@ -80,7 +86,8 @@ struct SavedHead {
 
 struct KvCache::Impl {
   Impl(std::span<const KvLayer> layers, const KvCacheOptions& options)
-      : team(options.threads), cache(team, shape_of(layers), kv_cache_options_of(shape_of(layers), options)) {
+      : team(options.threads),
+        cache(team, shape_of(layers), with_device(kv_cache_options_of(shape_of(layers), options), options.device)) {
     const kv::CacheOptions o = kv_cache_options_of(cache.shape(), options);
     std::string text = fmt::format("{} {}", o.window, o.sinks);
     if (o.residual >= 0) text += fmt::format(" residual {}", o.residual);
@@ -278,6 +285,9 @@ KvCacheStats KvCache::stats() const {
                      .k_bits = m.k_bits,
                      .v_bits = m.v_bits,
                      .reserved_bytes = m.total()};
+  const kv::DeviceStats d = impl_->cache.stats().device;
+  stats.device = d.name, stats.device_lost = d.lost;
+  stats.device_pages = d.held_pages, stats.device_groups = d.folded_groups;
   for (const auto& [id, s] : impl_->sequences) {
     stats.tokens += kv::Cache::length(*s);
     stats.sealed_tokens += impl_->cache.stats(*s).sealed_tokens;

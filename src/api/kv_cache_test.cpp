@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 
 #include "kv/cache_fixture.hpp"
@@ -129,6 +130,56 @@ TEST(KvCache, StepsForksCutsAndBytesChangeNothing) {
     EXPECT_GT(cache.sealed_tokens(a), 0);
     EXPECT_EQ(cache.page(a, 0).empty(), false);
   }
+}
+
+// Whole groups of eight pages are folded by the first OpenCL device. Nothing else may change.
+TEST(KvCache, ADeviceHasTheSameBits) {
+  const int n = 1300;
+  const Text text(n + 3);
+  for (const char* codecs : {"kivi2", "balanced"}) {
+    const KvCacheOptions options{.codecs = codecs, .max_tokens = 8192, .max_sequences = 4, .step_tokens = 1300};
+    KvCacheOptions with = options;
+    with.device = "opencl";
+    std::unique_ptr<KvCache> device;
+    try {
+      device = std::make_unique<KvCache>(kShape, with);
+    } catch (const std::runtime_error& e) {
+      GTEST_SKIP() << "SKIPPED: " << e.what();
+    }
+    std::vector<Floats> all[2];
+    std::vector<std::byte> saved[2];
+    KvCache host(kShape, options);
+    int at = 0;
+    for (KvCache* cache : {&host, device.get()}) {
+      std::vector<Floats>& seen = all[at];
+      const KvSequence a = cache->create();
+      seen.push_back(feed(*cache, a, text, 0, n));
+      seen.push_back(feed(*cache, a, text, n, 1, true));
+      const KvSequence fork = cache->fork(a);
+      seen.push_back(feed(*cache, a, text, n + 1, 1, true));
+      seen.push_back(feed(*cache, fork, text, n + 1, 1, true));
+      cache->truncate(a, n);
+      seen.push_back(feed(*cache, a, text, n, 3, true));
+      saved[at] = cache->save(a);
+      cache->release(a);
+      seen.push_back(feed(*cache, fork, text, n + 2, 1, true));
+      cache->release(fork);
+      const KvSequence back = cache->restore(saved[at]);
+      cache->truncate(back, n);
+      seen.push_back(feed(*cache, back, text, n, 1, true));
+      ++at;
+    }
+    EXPECT_EQ(all[0], all[1]) << codecs;
+    EXPECT_EQ(saved[0], saved[1]) << codecs;
+    const KvCacheStats stats = device->stats();
+    EXPECT_FALSE(stats.device.empty());
+    EXPECT_EQ("", stats.device_lost);
+    EXPECT_GT(stats.device_pages, 0);
+    EXPECT_GT(stats.device_groups, 0u) << codecs;
+    EXPECT_EQ("", host.stats().device);
+    EXPECT_EQ(0u, host.stats().device_groups);
+  }
+  EXPECT_NE(refused([] { KvCache(kShape, {.device = "tpu"}); }).find("expected cpu, gpu"), std::string::npos);
 }
 
 TEST(KvCache, CountsWhatItHolds) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -36,12 +38,44 @@ TEST(Survey, ALibraryThatIsNoDriverIsNamed) {
 }
 
 TEST(Survey, NamesAreChecked) {
-  for (const char* name : {"", "cuda", "opencl:", "opencl:x", "opencl:9999", "gpu:0"}) try {
+  for (const char* name : {"", "mps", "opencl:", "opencl:x", "opencl:9999", "gpu:0", "xpu:", "cuda:x", "xpus"}) try {
       choose(survey({"", {}}), name);
       FAIL() << name;
     } catch (const Error& e) {
       EXPECT_EQ(Code::kBadInput, e.code()) << name;
     }
+}
+
+TEST(Survey, TorchsNamesAreGpusByMaker) {
+  Survey s;
+  for (const auto& [name, vendor, kind] : {std::array{"pocl", "Intel(R) Corporation", "cpu"},
+                                           {"H200", "NVIDIA Corporation", "gpu"},
+                                           {"B580", "Intel(R) Corporation", "gpu"},
+                                           {"B60", "Intel(R) Corporation", "gpu"}}) {
+    Found f;
+    f.name = name, f.vendor = vendor, f.kind = kind;
+    s.devices.push_back(f);
+  }
+  EXPECT_EQ("", torch_name(s, 0));
+  EXPECT_EQ("cuda:0", torch_name(s, 1));
+  EXPECT_EQ("xpu:1", torch_name(s, 3));
+  EXPECT_EQ("H200", choose(s, "cuda").name);
+  EXPECT_EQ("H200", choose(s, "cuda:0").name);
+  EXPECT_EQ("B580", choose(s, "xpu").name);
+  EXPECT_EQ("B60", choose(s, "xpu:1").name);
+  s.devices[3].refused = "no compiler";
+  const auto what = [&](const char* name) {
+    try {
+      return choose(s, name).name;
+    } catch (const Error& e) {
+      EXPECT_EQ(Code::kUnsupported, e.code());
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(what("xpu:1").find("B60: no compiler"), std::string::npos) << what("xpu:1");
+  EXPECT_NE(what("cuda:1").find("there are fewer than 2 GPUs of NVIDIA"), std::string::npos) << what("cuda:1");
+  s.devices.clear();
+  EXPECT_NE(what("xpu").find("there is no GPU of Intel"), std::string::npos) << what("xpu");
 }
 
 const char kDouble[] = "__kernel void twice(__global int* p) { p[get_global_id(0)] *= 2; }";
@@ -70,6 +104,27 @@ TEST(Context, ComputesThroughTheLoaderAndWithoutOne) {
     }
   }
   if (!found) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+}
+
+// tests/oclgrind_test.sh has it write behind the buffer, and all items to one number, to see that this is seen.
+TEST(Context, ItemsWriteTheirNumbers) {
+  std::unique_ptr<Context> context;
+  try {
+    context = std::make_unique<Context>(choose(survey(), "opencl"));
+  } catch (const Error& e) {
+    GTEST_SKIP() << "SKIPPED: " << e.what();
+  }
+  const bool wrong = std::getenv("KVASIR_BROKEN_KERNEL") != nullptr;
+  const std::string text =
+      wrong ? "__kernel void items(__global int* p) { p[0] = (int)get_global_id(0); p[15 + get_global_id(0)] = 1; }"
+            : "__kernel void items(__global int* p) { p[get_global_id(0)] = (int)get_global_id(0); }";
+  const Kernel kernel = context->compile(text, kOptions).kernel("items");
+  const Buffer b = context->make(64);
+  const Argument arguments[] = {b};
+  context->launch(kernel, 2, 8, arguments);
+  std::array<int, 16> got{};
+  context->read(b, 0, got.data(), 64);
+  for (int i = 0; i < 16 && !wrong; ++i) EXPECT_EQ(i, got[static_cast<std::size_t>(i)]);
 }
 
 TEST(Context, ATextThatDoesNotCompileComesWithTheLog) {

@@ -123,6 +123,46 @@ TEST(DevicePages, ALostDeviceChangesNothing) {
   EXPECT_GT(stats.folded_groups, 0u);
 }
 
+// Others have taken the memory: the driver says so when a buffer is made, or only when it is first written to. Buffers
+// of a MiB and more are those of pages.
+constexpr std::size_t kOfPages = 1 << 20;
+void* (*real_create)(void*, cl_ulong, std::size_t, void*, cl_int*) = nullptr;
+cl_int (*real_write)(void*, void*, cl_uint, std::size_t, std::size_t, const void*, cl_uint, void* const*,
+                     void**) = nullptr;
+std::atomic<int> refusals{0};
+
+TEST(DevicePages, MemoryThatIsGoneIsTheHosts) {
+  NEEDS_DEVICE();
+  for (const bool at_once : {true, false}) {
+    Found full = *found();
+    auto api = std::make_shared<Api>(*full.api);
+    refusals = 0;
+    real_create = api->CreateBuffer;
+    real_write = api->EnqueueWriteBuffer;
+    if (at_once)
+      api->CreateBuffer = [](void* context, cl_ulong flags, std::size_t bytes, void* host, cl_int* code) -> void* {
+        if (bytes < kOfPages) return real_create(context, flags, bytes, host, code);
+        ++refusals;
+        *code = kAllocationFailure;
+        return nullptr;
+      };
+    else
+      api->EnqueueWriteBuffer = [](void* queue, void* buffer, cl_uint blocking, std::size_t at, std::size_t bytes,
+                                   const void* from, cl_uint n, void* const* waits, void** event) {
+        if (at + bytes < kOfPages) return real_write(queue, buffer, blocking, at, bytes, from, n, waits, event);
+        ++refusals;
+        return kAllocationFailure;
+      };
+    full.api = api;
+    const kv::DeviceStats stats = compare(shape(), options("f16", "f16"), full);
+    EXPECT_EQ(refusals, 1) << at_once;  // it is not asked for again at every page
+    EXPECT_EQ(stats.lost, "") << at_once;
+    EXPECT_EQ(stats.most_pages, 0) << at_once;
+    EXPECT_EQ(stats.held_pages, 0) << at_once;
+    EXPECT_EQ(stats.folded_groups, 0u) << at_once;
+  }
+}
+
 TEST(DevicePages, WhatCannotBeFoldedIsSaid) {
   NEEDS_DEVICE();
   kv::CacheOptions o = options("polar4", "polar4");

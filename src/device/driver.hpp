@@ -58,8 +58,12 @@ struct Places {
 Places places();
 Survey survey(const Places& where = places());
 
-// "gpu": the first GPU, "opencl": the first device, "opencl:N". Throws Error(kUnsupported) that says what was tried.
+// "gpu": the first GPU, "opencl": the first device, "opencl:N"; as torch names them "xpu" and "xpu:N": a GPU of Intel,
+// "cuda" and "cuda:N": of NVIDIA. Throws Error(kUnsupported) that says what was tried.
 const Found& choose(const Survey& survey, const std::string& name);
+
+// The name that choose takes for a GPU of Intel or NVIDIA besides: "xpu:0", "cuda:1"; empty: it is none.
+std::string torch_name(const Survey& survey, std::size_t index);
 
 class Context;
 

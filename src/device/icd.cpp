@@ -187,6 +187,20 @@ Survey survey(const Places& where) {
   return s;
 }
 
+std::string torch_name(const Survey& survey, std::size_t index) {
+  const auto kind_of = [](const Found& f) {
+    return f.kind != "gpu"                                ? ""
+           : f.vendor.find("Intel") != std::string::npos  ? "xpu"
+           : f.vendor.find("NVIDIA") != std::string::npos ? "cuda"
+                                                          : "";
+  };
+  const std::string kind = kind_of(survey.devices[index]);
+  if (kind.empty()) return {};
+  const auto before = std::count_if(survey.devices.begin(), survey.devices.begin() + static_cast<std::ptrdiff_t>(index),
+                                    [&](const Found& f) { return kind_of(f) == kind; });
+  return fmt::format("{}:{}", kind, before);
+}
+
 const Found& choose(const Survey& survey, const std::string& name) {
   const auto fail = [&](const std::string& why) {
     std::string tried;
@@ -205,11 +219,27 @@ const Found& choose(const Survey& survey, const std::string& name) {
     }
     return *found;
   }
-  const std::string number = name.rfind("opencl:", 0) == 0 ? name.substr(7) : "";
-  if (number.empty() || number.size() > 3 || number.find_first_not_of("0123456789") != std::string::npos)
-    throw Error(Code::kBadInput, "expected cpu, gpu, opencl or opencl:N (`kvasir devices` lists them)",
+  const auto colon = name.find(':');
+  const std::string kind = name.substr(0, colon), number = colon == std::string::npos ? "" : name.substr(colon + 1);
+  const bool whole =
+      !number.empty() && number.size() <= 3 && number.find_first_not_of("0123456789") == std::string::npos;
+  const bool of_torch = kind == "xpu" || kind == "cuda";
+  if (!(of_torch && colon == std::string::npos) && !((of_torch || kind == "opencl") && whole))
+    throw Error(Code::kBadInput, "expected cpu, gpu, opencl, opencl:N, xpu or cuda (`kvasir devices` lists them)",
                 "device " + name);
-  const auto index = static_cast<std::size_t>(std::stoi(number));
+  const auto index = static_cast<std::size_t>(whole ? std::stoi(number) : 0);
+  if (of_torch) {
+    const std::string wanted = fmt::format("{}:{}", kind, index);
+    for (std::size_t i = 0; i < survey.devices.size(); ++i) {
+      if (torch_name(survey, i) != wanted) continue;
+      if (!survey.devices[i].refused.empty())
+        throw fail(fmt::format("{}: {}", survey.devices[i].name, survey.devices[i].refused));
+      return survey.devices[i];
+    }
+    throw fail(fmt::format("there {} of {}",
+                           index == 0 ? "is no GPU" : fmt::format("are fewer than {} GPUs", index + 1),
+                           kind == "xpu" ? "Intel" : "NVIDIA"));
+  }
   if (index >= survey.devices.size()) throw fail(fmt::format("there are {} devices", survey.devices.size()));
   if (!survey.devices[index].refused.empty()) throw fail(survey.devices[index].refused);
   return survey.devices[index];

@@ -15,6 +15,9 @@ inline constexpr char kFoldMma[] =
 inline constexpr char kTotal[] =
 #include "device/kernels/total.cl"
     ;
+inline constexpr char kKivi[] =
+#include "device/kernels/kivi.cl"
+    ;
 inline constexpr char kSealKivi[] =
 #include "device/kernels/seal_kivi.cl"
     ;

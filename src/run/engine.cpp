@@ -139,11 +139,12 @@ const OptionTable<EngineOptions>& engine_table() {
                   .letter = 'm',
                   .placeholder = "FILE",
                   .required = true}});
-    rows.push_back({"device",
-                    &EngineOptions::device,
-                    {.help = "keeps copies of compressed pages on a device and computes generated tokens' attention to "
-                             "them there, with the same bits: gpu, opencl or opencl:N (see `kvasir devices`)",
-                     .placeholder = "NAME"}});
+    rows.push_back(
+        {"device",
+         &EngineOptions::device,
+         {.help = "keeps copies of compressed pages on a device and computes generated tokens' attention to "
+                  "them there, with the same bits: gpu, xpu, cuda, opencl or opencl:N (see `kvasir devices`)",
+          .placeholder = "NAME"}});
     rows.push_back({"device_memory",
                     &EngineOptions::device_memory,
                     {.help = "most memory of the device for pages, such as 4GiB; default: all but 512 MiB",

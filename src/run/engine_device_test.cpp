@@ -1,8 +1,13 @@
 // An engine whose cache has a device (kv/device.hpp): the answers of one without.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
+
 #include "base/error.hpp"
 #include "device/driver.hpp"
+#include "device/opencl.hpp"
+#include "device/pages.hpp"
 #include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
@@ -54,6 +59,36 @@ TEST(EngineDevice, LogitsAreThoseWithoutTheNamedOne) {
     EXPECT_GT(stats.folded_groups, 0u) << kv;
     EXPECT_EQ(stats.lost, "");
   }
+}
+
+// An OpenCL device whose launches fail from the 40th on: the answer goes on with the processor.
+std::atomic<int> launches{0};
+device::cl_int (*real_launch)(void*, void*, device::cl_uint, const std::size_t*, const std::size_t*, const std::size_t*,
+                              device::cl_uint, void* const*, void**) = nullptr;
+
+TEST(EngineDevice, ADeviceLostInTheMiddleChangesNothing) {
+  const device::Survey all = device::survey();
+  if (all.devices.empty() || !all.devices.front().refused.empty()) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+  device::Found failing = all.devices.front();
+  auto api = std::make_shared<device::Api>(*failing.api);
+  real_launch = api->EnqueueNDRangeKernel;
+  launches = 0;
+  api->EnqueueNDRangeKernel = [](void* queue, void* kernel, device::cl_uint dimensions, const std::size_t* from,
+                                 const std::size_t* items, const std::size_t* group, device::cl_uint n,
+                                 void* const* waits, void** event) {
+    return ++launches < 40 ? real_launch(queue, kernel, dimensions, from, items, group, n, waits, event)
+                           : device::kOutOfResources;
+  };
+  failing.api = api;
+  kv::DeviceStats stats;
+  const auto pages = std::make_shared<device::Pages>(failing, 0);
+  const std::vector<float> with = run(pages, "balanced", "", &stats), without = run(nullptr, "balanced");
+  ASSERT_EQ(with.size(), without.size());
+  EXPECT_EQ(std::memcmp(with.data(), without.data(), with.size() * sizeof(float)), 0);
+  EXPECT_GT(stats.folded_groups, 0u);
+  EXPECT_EQ(launches, 40);  // it is not tried again
+  EXPECT_NE(stats.lost.find("clEnqueueNDRangeKernel: CL_OUT_OF_RESOURCES (-5)"), std::string::npos) << stats.lost;
+  EXPECT_EQ(stats.held_pages, 0);
 }
 
 TEST(EngineDevice, WrongOptionsAreNamed) {

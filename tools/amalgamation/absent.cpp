@@ -13,6 +13,9 @@ namespace kvasir::device {
 std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_t) {
   throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
 }
+std::unique_ptr<kv::KiviMaker> open_kivi(const std::string& name) {
+  throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
+}
 
 }  // namespace kvasir::device
 

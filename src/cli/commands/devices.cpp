@@ -10,6 +10,7 @@
 #include "cli/json_output.hpp"
 #include "cli/terminal.hpp"
 #include "device/check.hpp"
+#include "device/kivi.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::cli::commands_devices {
@@ -20,7 +21,7 @@ struct Settings {
   bool check = false;
 };
 
-// Pages of what presets store are folded by both; empty: every number is the processor's.
+// Pages of what presets store are folded by both, and KIVI's arrays made; empty: every number is the processor's.
 std::string check_bits(const device::Found& found) {
   try {
     const device::Context context(found);
@@ -34,6 +35,7 @@ std::string check_bits(const device::Found& found) {
         device::Folder folder(context, programs, {k.codec, v.codec, k.params, v.params, d, d});
         device::require(context, folder);
       }
+    device::DeviceKivi(found).require();
   } catch (const Error& e) {
     return e.what();
   }
@@ -51,22 +53,20 @@ int devices(const Settings& settings) {
     failed = failed || (checked && !state.empty());
     const std::string name = fmt::format("opencl:{}", i);
     if (settings.json) {
-      nlohmann::ordered_json row = {{"device", name},
-                                    {"name", f.name},
-                                    {"kind", f.kind},
-                                    {"platform", f.platform},
-                                    {"driver", f.driver},
-                                    {"library", f.library},
-                                    {"memory", f.limits.memory},
+      nlohmann::ordered_json row = {{"device", name},         {"name", f.name},
+                                    {"kind", f.kind},         {"torch", device::torch_name(survey, i)},
+                                    {"platform", f.platform}, {"driver", f.driver},
+                                    {"library", f.library},   {"memory", f.limits.memory},
                                     {"refused", state}};
       if (checked) row["bits_equal"] = state.empty();
       print_json_row(row);
       continue;
     }
-    fmt::print("{:<10} {} ({}), {} of memory, driver {}, through {}\n", name, f.name, f.kind,
-               human_bytes(f.limits.memory), f.driver, f.library);
+    const std::string torch = device::torch_name(survey, i);
+    fmt::print("{:<10} {} ({}{}), {} of memory, driver {}, through {}\n", name, f.name, f.kind,
+               torch.empty() ? "" : ", " + torch, human_bytes(f.limits.memory), f.driver, f.library);
     if (!state.empty()) fmt::print("{:<10} not used: {}\n", "", state);
-    if (checked && state.empty()) fmt::print("{:<10} folds with the processor's bits\n", "");
+    if (checked && state.empty()) fmt::print("{:<10} has the processor's bits\n", "");
   }
   if (!settings.json) {
     if (survey.devices.empty()) fmt::print("no device beside the processor\n");
@@ -79,7 +79,7 @@ Action setup(Flags& flags) {
   const auto settings = std::make_shared<Settings>();
   flags.flag("--json", settings->json, "one object per device");
   flags.flag("--check", settings->check,
-             "fold pages of the presets' codecs there and compare them with the processor's");
+             "fold pages of the presets' codecs there, make KIVI's arrays, and compare them with the processor's");
   return [settings] { return devices(*settings); };
 }
 
