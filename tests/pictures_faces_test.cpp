@@ -84,7 +84,7 @@ class PictureFaces : public ::testing::TestWithParam<const char*> {
 
   const TemporaryPath model_{"faces.gguf"}, template_{"faces.jinja"}, cache_{"faces-cache"};
 };
-INSTANTIATE_TEST_SUITE_P(Encoders, PictureFaces, ::testing::Values("gemma3.gguf", "lfm2.gguf"));
+INSTANTIATE_TEST_SUITE_P(Encoders, PictureFaces, ::testing::Values("gemma3.gguf", "idefics3.gguf", "lfm2.gguf"));
 
 std::int64_t prompt_tokens(const Json& r) { return r["usage"]["prompt_tokens"]; }
 std::int64_t cached(const Json& r) { return r["usage"]["prompt_tokens_details"]["cached_tokens"]; }
@@ -367,7 +367,7 @@ TEST_P(PictureFaces, UrlsAreFetchedFromHostsThatTheServerNames) {
   for (const auto& [url, why] : {std::pair<std::string, std::string>{web.url("/none"), "answered 404"},
                                  {web.url("/page"), "of the type 'text/html'"},
                                  {web.url("/broken.png"), "is no picture"},
-                                 {"http://127.0.0.1:1/a.png", "no host that this server fetches pictures from"},
+                                 {"http://127.0.0.1:1/a.png", "no host that this server fetches from"},
                                  {"http://localhost:" + std::to_string(web.port()) + "/a.png", "no host that this"}}) {
     const Json image{{"type", "image_url"}, {"image_url", {{"url", url}}}};
     const serve::Reply r =

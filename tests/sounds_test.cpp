@@ -173,6 +173,97 @@ TEST_F(SoundFaces, ApisTakeThem) {
   refused(audio(wav("two").substr(0, 5000)), "messages[0].content[0]", "is cut off");
 }
 
+Json audio_url(const std::string& url) { return {{"type", "audio_url"}, {"audio_url", {{"url", url}}}}; }
+std::string data_url(const std::string& file) { return "data:audio/wav;base64," + to_base64(file); }
+
+// Ollama has no field of its own for sounds: they stand among `images`. vLLM's audio_url is what its clients send.
+TEST_F(SoundFaces, OtherApisTakeThemInTheirForm) {
+  PictureServer server(served(model_.path, encoder()));
+  const std::int64_t tokens = server.chat(asked(audio(wav("two")), "What?"))["usage"]["prompt_tokens"];
+  const std::int64_t others = server.chat(asked(text_part("x"), "What?"))["usage"]["prompt_tokens"];
+  EXPECT_GT(tokens, others);
+  const std::string base64 = to_base64(wav("two"));
+  for (const std::string& sent : {base64, data_url(wav("two"))}) {
+    const Json message{{"role", "user"}, {"content", "What?"}, {"images", Json::array({sent})}};
+    Json body{{"model", "tiny"}, {"stream", false}, {"messages", Json::array({message})}};
+    EXPECT_EQ(server.answer("/api/chat", body)["prompt_eval_count"], tokens);
+    body = {{"model", "tiny"}, {"stream", false}, {"prompt", "What?"}, {"images", Json::array({sent})}};
+    EXPECT_EQ(server.answer("/api/generate", body)["prompt_eval_count"], tokens);
+  }
+  EXPECT_EQ(server.chat(asked(audio_url(data_url(wav("two"))), "What?"))["usage"]["prompt_tokens"], tokens);
+  EXPECT_EQ(server.chat(
+                asked({{"type", "audio_url"}, {"audio_url", data_url(wav("two"))}}, "What?"))["usage"]["prompt_tokens"],
+            tokens);
+  Json input = asked(audio_url(data_url(wav("two"))), "What?");
+  input[0]["content"][1]["type"] = "input_text";
+  EXPECT_EQ(server.answer("/v1/responses", {{"input", input}, {"max_output_tokens", 6}})["usage"]["input_tokens"],
+            tokens);
+  EXPECT_EQ(server.stats().decoded, 1);  // all the same sound
+  if (vision::reads("pictures/64x64.png")) {
+    const std::string png = read_text_file(vision::golden("pictures/64x64.png"));
+    const Json both{{"role", "user"}, {"content", "?"}, {"images", Json::array({to_base64(png), base64})}};
+    server.answer("/api/chat", {{"model", "tiny"}, {"stream", false}, {"messages", Json::array({both})}});
+    EXPECT_GT(server.stats().pixels, 0);
+  }
+  const auto refused = [&](const char* path, const Json& body, const char* field, const char* why) {
+    const serve::Reply r = server.ask(path, body);
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_NE(r.body.find(field), std::string::npos) << r.body;
+    EXPECT_NE(r.body.find(why), std::string::npos) << r.body;
+  };
+  const Json cut{{"role", "user"}, {"content", "?"}, {"images", Json::array({to_base64(wav("two").substr(0, 5000))})}};
+  refused("/api/chat", {{"model", "tiny"}, {"messages", Json::array({cut})}}, "messages[0].images[0]", "is cut off");
+  for (const Json& part : {audio(wav("two")), audio_url(data_url(wav("two")))})
+    refused("/v1/messages", {{"messages", asked(part, "?")}, {"max_tokens", 4}}, "messages[0].content[0].type",
+            "this API has no sounds, send them to /v1/chat/completions as input_audio");
+  const auto chat = [&](const Json& part, const char* field, const char* why) {
+    refused("/v1/chat/completions", {{"messages", asked(part, "?")}}, field, why);
+  };
+  chat({{"type", "audio_url"}}, "messages[0].content[0].audio_url", "is missing");
+  chat(audio_url("data:audio/wav;base64,"), "messages[0].content[0]", "is empty, expected a sound");
+  chat(audio_url("file:///etc/passwd"), "messages[0].content[0]", "expected a URL of the form data:audio/wav");
+  chat(audio_url("http://127.0.0.1/a.wav"), "messages[0].content[0]", "fetches no sounds from other servers");
+}
+
+TEST_F(SoundFaces, UrlsAreFetchedFromHostsThatTheServerNames) {
+  client::WebFixture web;
+  web.put("/two.wav", "audio/x-wav", wav("two"));
+  web.put("/any", "application/octet-stream", wav("two"));
+  web.put("/page", "text/html", "<html>");
+  web.put("/picture", "image/png", "a picture");
+  web.put("/broken.wav", "audio/wav", "no sound");
+  cli::ServingOptions o = served(model_.path, encoder());
+  o.server.image_urls = {web.host()};
+  PictureServer server(o);
+  const serve::Reply first = server.ask("/tokenize", {{"messages", asked(audio_url(web.url("/two.wav")), "?")}});
+  if (first.body.find("libcurl") != std::string::npos) GTEST_SKIP() << "SKIPPED: this build has no libcurl";
+  const std::string question = std::string(100, 'q');
+  const Json sent = server.chat(asked(audio(wav("two")), question));
+  for (const Json& part : {audio_url(web.url("/two.wav")), audio_url(web.url("/any")),
+                           Json{{"type", "input_audio"}, {"input_audio", {{"data", web.url("/two.wav")}}}}}) {
+    const Json fetched = server.chat(asked(part, question));
+    EXPECT_EQ(fetched["usage"]["prompt_tokens"], sent["usage"]["prompt_tokens"]);
+    EXPECT_EQ(fetched["choices"][0]["logprobs"], sent["choices"][0]["logprobs"]);
+  }
+  EXPECT_EQ(server.stats().decoded, 1);
+  for (const auto& [url, why] :
+       {std::pair<std::string, std::string>{web.url("/none"), "answered 404"},
+        {web.url("/page"), "of the type 'text/html', expected audio/wav"},
+        {web.url("/picture"), "of the type 'image/png', expected audio/wav"},
+        {web.url("/broken.wav"), "is no sound"},
+        {"http://127.0.0.1:1/a.wav", "no host that this server fetches from"},
+        {"http://localhost:" + std::to_string(web.port()) + "/two.wav", "no host that this"}}) {
+    const serve::Reply r = server.ask("/v1/chat/completions", {{"messages", asked(audio_url(url), "?")}});
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_NE(r.body.find("messages[0].content[0]"), std::string::npos) << r.body;
+    EXPECT_NE(r.body.find(why), std::string::npos) << r.body;
+  }
+  // A sound at the URL of a picture is none.
+  const Json image{{"type", "image_url"}, {"image_url", {{"url", web.url("/two.wav")}}}};
+  const serve::Reply r = server.ask("/v1/chat/completions", {{"messages", asked(image, "?")}});
+  EXPECT_NE(r.body.find("of the type 'audio/x-wav', expected image/jpeg"), std::string::npos) << r.body;
+}
+
 TEST_F(SoundFaces, ModelsWithoutSoundSaySo) {
   {
     PictureServer server(served(model_.path, vision::golden("gemma3.gguf")));
@@ -195,6 +286,7 @@ TEST_F(SoundFaces, TheLibraryTakesThem) {
   const Reply first = engine.chat(two, greedy), again = engine.chat(two, greedy);
   EXPECT_EQ(again.text, first.text);
   EXPECT_EQ(engine.chat(other, greedy).prompt_tokens, first.prompt_tokens);
+  EXPECT_EQ(engine.chat(asked(audio_url(data_url(wav("two"))), "What?").dump(), greedy).ids, first.ids);
   EXPECT_EQ(engine.chat_prompt(two, ""), "<user><|audio|>What?\n<assistant>");
   const auto error = [&](Engine& e, const Json& part) -> std::string {
     try {

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "base/error.hpp"
 #include "client/curl.hpp"
@@ -20,9 +21,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostRedirects = 5;
-// What servers call pictures that we read, and what object stores call everything.
-constexpr std::string_view kTypes[] = {
-    "image/jpeg", "image/jpg", "image/png", "image/webp", "application/octet-stream", "binary/octet-stream"};
+// What servers call files that we read, and what object stores call everything.
+constexpr std::string_view kPictureTypes[] = {"image/jpeg", "image/jpg", "image/png", "image/webp"};
+constexpr std::string_view kSoundTypes[] = {"audio/wav",  "audio/x-wav", "audio/wave",   "audio/vnd.wave",
+                                            "audio/mpeg", "audio/mp3",   "audio/flac",   "audio/x-flac",
+                                            "audio/ogg",  "audio/opus",  "audio/vorbis", "application/ogg"};
+constexpr std::string_view kAnyTypes[] = {"application/octet-stream", "binary/octet-stream"};
+
+bool is_one_of(std::string_view type, std::span<const std::string_view> types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
 
 [[noreturn]] void refuse_url(const std::string& why) { throw Error(Code::kBadInput, why); }
 
@@ -83,7 +91,7 @@ std::string text_of(const sockaddr_storage& address) {
 Addresses look_up(const PartsOfUrl& url, const PictureHosts& hosts) {
   const bool named = hosts.names(url.host, url.port);
   if (!named && !hosts.all_public())
-    refuse_url(fmt::format("{} is no host that this server fetches pictures from (--image-urls)", url.host));
+    refuse_url(fmt::format("{} is no host that this server fetches from (--image-urls)", url.host));
   const std::string name = url.host.starts_with('[') ? url.host.substr(1, url.host.size() - 2) : url.host;
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
@@ -112,7 +120,7 @@ struct PictureAnswer {
 
   static std::size_t take(char* data, std::size_t, std::size_t n, void* self) {
     auto& a = *static_cast<PictureAnswer*>(self);
-    if (a.bytes.empty() && !a.is_picture()) return 0;
+    if (a.bytes.empty() && !a.is_of_its_kind()) return 0;
     if (a.bytes.size() + n > a.how.most_bytes) {
       a.why = fmt::format("is larger than {} bytes", a.how.most_bytes);
       return 0;
@@ -135,7 +143,7 @@ struct PictureAnswer {
     curl().easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     return status;
   }
-  bool is_picture() {
+  bool is_of_its_kind() {
     if (status() != 200) return true;  // its page is read to its end, up to the limit, and thrown away
     const char* given = nullptr;
     curl().easy_getinfo(handle, CURLINFO_CONTENT_TYPE, &given);
@@ -143,8 +151,11 @@ struct PictureAnswer {
     type = type.substr(0, type.find(';'));
     while (type.ends_with(' ')) type.pop_back();
     std::transform(type.begin(), type.end(), type.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-    if (std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes)) return true;
-    why = fmt::format("is of the type '{}', expected image/jpeg, image/png or image/webp", type);
+    const bool sound = how.kind == Fetched::kSound;
+    if (is_one_of(type, kAnyTypes) || (sound ? is_one_of(type, kSoundTypes) : is_one_of(type, kPictureTypes)))
+      return true;
+    why = fmt::format("is of the type '{}', expected {}", type,
+                      sound ? "audio/wav, audio/mpeg, audio/flac or audio/ogg" : "image/jpeg, image/png or image/webp");
     return false;
   }
 };

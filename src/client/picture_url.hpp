@@ -1,5 +1,5 @@
-// Pictures at http(s) URLs, for a server whose clients name them: the URL is not trusted. libcurl fetches them; builds
-// without it refuse (client/no_download.cpp).
+// Pictures and sounds at http(s) URLs, for a server whose clients name them: the URL is not trusted. libcurl fetches
+// them; builds without it refuse (client/no_download.cpp).
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,11 @@ struct PictureHosts {
 // documentation or reserved, nor one of these in IPv6's clothes.
 bool is_public_address(const std::string& address);
 
+enum class Fetched { kPicture, kSound };  // whose types servers may say
+
 struct PictureFetch {
   PictureHosts hosts;
+  Fetched kind = Fetched::kPicture;
   std::size_t most_bytes = std::size_t{32} << 20;
   std::chrono::steady_clock::time_point until;  // all redirects included
   std::function<bool()> go_on;                  // false: Error(kCancelled)
@@ -35,7 +38,7 @@ struct PictureFetch {
 
 // The bytes at `url`. Every host on the way, redirects too, must be allowed; its name is looked up once, every address
 // is checked, and the connection goes to one of those. No proxy is used, nothing is sent but the request. Throws Error:
-// kBadInput for what is not allowed, not there, no picture by its type, too large or too slow, with a message for
+// kBadInput for what is not allowed, not there, of another kind by its type, too large or too slow, with a message for
 // whoever sent the URL; kUnsupported in builds without libcurl.
 std::string fetch_picture(const std::string& url, const PictureFetch& how);
 

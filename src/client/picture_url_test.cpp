@@ -164,6 +164,31 @@ TEST_F(PictureUrl, RedirectsAreCheckedLikeTheFirstUrl) {
   EXPECT_EQ(fetched(web_.url("/round"), {web_.host()}), "ERROR is moved more than 5 times");
 }
 
+TEST_F(PictureUrl, OfASoundIsOfASoundsType) {
+  const auto heard = [&](const std::string& path) -> std::string {
+    try {
+      return fetch_picture(web_.url(path), {.hosts = {{web_.host()}},
+                                            .kind = Fetched::kSound,
+                                            .most_bytes = 1000,
+                                            .until = std::chrono::steady_clock::now() + kPatience,
+                                            .go_on = nullptr});
+    } catch (const Error& e) {
+      return std::string("ERROR ") + e.what();
+    }
+  };
+  for (const char* type : {"audio/wav", "Audio/X-WAV", "audio/mpeg", "audio/ogg; codecs=opus", "application/ogg",
+                           "audio/flac", "application/octet-stream"}) {
+    web_.put("/sound", type, "the sound");
+    EXPECT_EQ(heard("/sound"), "the sound") << type;
+  }
+  EXPECT_EQ(heard("/ok.png"),
+            "ERROR is of the type 'image/png', expected audio/wav, audio/mpeg, audio/flac or audio/ogg");
+  EXPECT_NE(fetched(web_.url("/sound"), {web_.host()}, 3).find("larger than 3 bytes"), std::string::npos);
+  web_.put("/sound", "audio/wav", "the sound");
+  EXPECT_EQ(fetched(web_.url("/sound"), {web_.host()}),
+            "ERROR is of the type 'audio/wav', expected image/jpeg, image/png or image/webp");
+}
+
 TEST_F(PictureUrl, IsBounded) {
   web_.put("/page", "text/html", "<html>");
   EXPECT_EQ(fetched(web_.url("/page"), {web_.host()}),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "serve/body.hpp"
 #include "serve/picture_urls.hpp"
 #include "serve/request.hpp"
@@ -16,6 +17,8 @@ struct PictureParts {
   PictureUrls* urls;  // null: this server fetches none
 };
 
+bool is_elsewhere(const std::string& url) { return url.starts_with("http://") || url.starts_with("https://"); }
+
 // The picture in a part image_url. One that is not fetched yet has no bytes.
 ChatPicture picture_of(const Fields& part, const std::string& name, PictureUrls* urls) {
   const Json* image = part.find("image_url");
@@ -28,13 +31,13 @@ ChatPicture picture_of(const Fields& part, const std::string& name, PictureUrls*
     url = inner.string("url");
     if (!url) bad_field(name + ".image_url.url", "is missing", "missing_required_parameter");
   }
-  const bool elsewhere = url->starts_with("http://") || url->starts_with("https://");
-  if (elsewhere && !urls)
+  if (is_elsewhere(*url) && !urls)
     unsupported(name,
                 "this server fetches no pictures from other servers (--image-urls lets it): send it as "
                 "data:image/png;base64,DATA");
   try {
-    const auto bytes = elsewhere ? urls->find(*url) : std::make_shared<const std::string>(text::read_data_url(*url));
+    const auto bytes = is_elsewhere(*url) ? urls->find(client::Fetched::kPicture, *url)
+                                          : std::make_shared<const std::string>(text::read_data_url(*url));
     if (!bytes) return {{{}, nullptr, name}};
     return {{text::picture_mark(*bytes), bytes, name}};
   } catch (const Error& e) {
@@ -42,16 +45,36 @@ ChatPicture picture_of(const Fields& part, const std::string& name, PictureUrls*
   }
 }
 
-// The sound in a part input_audio.
-ChatPicture sound_of(const Fields& part, const std::string& name) {
-  const Json* audio = part.object("input_audio");
-  if (!audio) bad_field(name + ".input_audio", "is missing", "missing_required_parameter");
-  const Fields inner(*audio, name + ".input_audio.");
-  const std::string* data = inner.string("data");
-  if (!data) bad_field(inner.path("data"), "is missing", "missing_required_parameter");
+// What a part input_audio or audio_url says of its sound: base64, or a URL.
+const std::string& sound_source(const Fields& part, const std::string& name, const std::string& type) {
+  const Json* audio = part.find(type);
+  if (!audio) bad_field(part.path(type), "is missing", "missing_required_parameter");
+  if (type == "audio_url" && audio->is_string()) return audio->get_ref<const std::string&>();
+  const Fields inner(*part.object(type), part.path(type) + ".");
+  const char* const field = type == "audio_url" ? "url" : "data";
+  const std::string* const source = inner.string(field);
+  if (!source) bad_field(inner.path(field), "is missing", "missing_required_parameter");
   try {
-    if (const std::string* format = inner.string("format")) text::check_sound_format(*format);
-    const auto bytes = std::make_shared<const std::string>(text::read_base64_file(*data));
+    if (const std::string* format = type == "input_audio" ? inner.string("format") : nullptr)
+      text::check_sound_format(*format);
+  } catch (const Error& e) {
+    bad_field(name, e.message(), "invalid_audio");
+  }
+  return *source;
+}
+
+// The sound in a part input_audio or audio_url. One that is not fetched yet has no bytes.
+ChatPicture sound_of(const Fields& part, const std::string& name, const std::string& type, PictureUrls* urls) {
+  const std::string& source = sound_source(part, name, type);
+  if (is_elsewhere(source) && !urls)
+    unsupported(name,
+                "this server fetches no sounds from other servers (--image-urls lets it): send its file in base64 as "
+                "input_audio.data");
+  try {
+    const auto bytes = is_elsewhere(source)  ? urls->find(client::Fetched::kSound, source)
+                       : type == "audio_url" ? std::make_shared<const std::string>(text::read_sound_url(source))
+                                             : std::make_shared<const std::string>(text::read_base64_file(source));
+    if (!bytes) return {{{}, nullptr, name}};
     return {{text::sound_mark(*bytes), bytes, name}};
   } catch (const Error& e) {
     bad_field(name, e.message(), "invalid_audio");
@@ -73,14 +96,15 @@ std::string joined_parts(const Json& parts, const std::string& field, PicturePar
       text += pictures.emplace_back(picture_of(part, name, how.urls)).mark;
       continue;
     }
-    if (*type == "input_audio") {
+    if (*type == "input_audio" || *type == "audio_url") {
       if (!how.read)
         unsupported(name, "is a sound, and this model has no encoder of sounds, which --mmproj FILE may give it");
-      text += pictures.emplace_back(sound_of(part, name)).mark;
+      text += pictures.emplace_back(sound_of(part, name, *type, how.urls)).mark;
       continue;
     }
     if (*type != "text")
-      unsupported(name + ".type", fmt::format("'{}', expected 'text', 'image_url' or 'input_audio'", *type));
+      unsupported(name + ".type",
+                  fmt::format("'{}', expected 'text', 'image_url', 'input_audio' or 'audio_url'", *type));
     const std::string* part_text = part.string("text");
     if (!part_text) bad_field(name + ".text", "is missing", "missing_required_parameter");
     Json own = *part_text;

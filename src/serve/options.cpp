@@ -38,8 +38,8 @@ const OptionTable<ServerOptions>& server_table() {
            {.help = "further name that requests to a loopback address may call this server", .placeholder = "NAME"}},
           {"image_urls",
            &O::image_urls,
-           {.help = "fetch pictures that requests name by http(s) URLs: from public hosts with public, from this one, "
-                    "whatever its addresses are, with HOST or HOST:PORT",
+           {.help = "fetch pictures and sounds that requests name by http(s) URLs: from public hosts with public, from "
+                    "this one, whatever its addresses are, with HOST or HOST:PORT",
             .placeholder = "HOST"}},
           {"any_model", &O::any_model, {.help = "take requests whatever model they name"}},
           {"keep_billing_line",

@@ -15,23 +15,24 @@ namespace {
 constexpr int kFetchThreads = 4;
 constexpr std::size_t kMostTasks = 64;
 constexpr std::size_t kMostUrls = 16;                             // of a request
-constexpr std::size_t kMostUrlBytes = std::size_t{64} << 20;      // of a request's pictures together
+constexpr std::size_t kMostUrlBytes = std::size_t{64} << 20;      // of all of a request's together
 constexpr std::size_t kMostPictureBytes = std::size_t{32} << 20;  // of one
 constexpr std::chrono::seconds kFetchTime{20};                    // for all of a request's
 
 }  // namespace
 
-std::shared_ptr<const std::string> PictureUrls::find(const std::string& url) {
-  const Found& found = found_[url];
+std::shared_ptr<const std::string> PictureUrls::find(client::Fetched kind, const std::string& url) {
+  const Found& found = found_[{kind, url}];
   if (!found.why.empty()) throw Error(Code::kBadInput, found.why);
   return found.bytes;
 }
 
 void PictureUrls::check() const {
   if (found_.size() > kMostUrls)
-    bad_field("messages", fmt::format("has pictures at {} URLs, expected at most {}", found_.size(), kMostUrls),
+    bad_field("messages",
+              fmt::format("has pictures and sounds at {} URLs, expected at most {}", found_.size(), kMostUrls),
               "invalid_value");
-  for (const auto& [url, found] : found_)
+  for (const auto& [what, found] : found_)
     if (!found.fetched) throw Missing();
 }
 
@@ -80,6 +81,7 @@ void PictureFetcher::work() {
 
 void PictureFetcher::fetch_all(PictureUrls& urls) const {
   client::PictureFetch how{.hosts = hosts_,
+                           .kind = client::Fetched::kPicture,
                            .most_bytes = kMostPictureBytes,
                            .until = std::chrono::steady_clock::now() + kFetchTime,
                            .go_on = [this] {
@@ -87,11 +89,12 @@ void PictureFetcher::fetch_all(PictureUrls& urls) const {
                              return !stop_;
                            }};
   std::size_t left = kMostUrlBytes;
-  for (auto& [url, found] : urls.found_) {
+  for (auto& [what, found] : urls.found_) {
     if (std::exchange(found.fetched, true)) continue;
+    how.kind = what.first;
     how.most_bytes = std::min(kMostPictureBytes, left);
     try {
-      found.bytes = std::make_shared<const std::string>(client::fetch_picture(url, how));
+      found.bytes = std::make_shared<const std::string>(client::fetch_picture(what.second, how));
       left -= found.bytes->size();
     } catch (const Error& e) {
       found.why = e.message();

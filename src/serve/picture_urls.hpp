@@ -1,5 +1,5 @@
-// Pictures that a request names by http(s) URLs. Reading the request notes those that are not there yet; they are
-// fetched on threads of their own, and the request is read again:
+// Pictures and sounds that a request names by http(s) URLs. Reading the request notes those that are not there yet;
+// they are fetched on threads of their own, and the request is read again:
 //
 //   with_picture_urls(exchange, [=](PictureUrls* urls) { ... parse_chat(body, {.urls = urls}) ... });
 #pragma once
@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/picture_url.hpp"
@@ -27,7 +28,7 @@ class PictureUrls {
 
   // What is at `url`; null when it is not known yet, which is noted. Throws Error(kBadInput), without a context, saying
   // why there is nothing.
-  std::shared_ptr<const std::string> find(const std::string& url);
+  std::shared_ptr<const std::string> find(client::Fetched kind, const std::string& url);
   // Throws Missing where find() noted some, ApiException for more than a request may have.
   void check() const;
 
@@ -38,7 +39,7 @@ class PictureUrls {
     std::string why;
     bool fetched = false;
   };
-  std::map<std::string, Found> found_;
+  std::map<std::pair<client::Fetched, std::string>, Found> found_;
 };
 
 class PictureFetcher {

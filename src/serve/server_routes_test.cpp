@@ -83,6 +83,8 @@ TEST(Server, HealthStatsAndMetrics) {
 TEST(Server, MetricsHaveTheNamesOfVllmWhenAsked) {
   TestServer s({.reused = 3}, {.vllm_metrics = true});
   ASSERT_EQ(s.post("/v1/completions", {{"prompt", "abcdef"}, {"max_tokens", 4}}).status, 200);
+  // A request counts until the service has let go of it, which may be shortly behind its answer.
+  ASSERT_TRUE(eventually([&] { return s.service.stats().running == 0; }));
   const Reply metrics = s.ask("GET", "/metrics");
   const std::string labels = R"({model_name="org/fake-model",engine="0")";
   for (const std::string& line :

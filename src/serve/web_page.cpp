@@ -16,7 +16,7 @@ Response web_response(const HttpRequest& request, std::string_view name) {
     // The page asks this server and no other, runs its own script only, and stands in no other page.
     r.headers.emplace_back(
         "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; media-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     r.headers.emplace_back("X-Content-Type-Options", "nosniff");
     r.headers.emplace_back("Referrer-Policy", "no-referrer");

@@ -119,7 +119,7 @@ static std::string read_base64_of(std::string_view data, const char* expected) {
 }
 
 std::string read_base64_file(std::string_view text) {
-  return same_word(text.substr(0, 5), "data:") ? read_data_url(text) : read_base64_of(text, "a sound");
+  return same_word(text.substr(0, 5), "data:") ? read_sound_url(text) : read_base64_of(text, "a sound");
 }
 
 void check_sound_format(std::string_view format) {
@@ -129,30 +129,41 @@ void check_sound_format(std::string_view format) {
               fmt::format("the format '{}' is not read, expected wav, mp3, flac or ogg", beginning(format)));
 }
 
-std::string read_data_url(std::string_view url) {
+static std::string read_url_of(std::string_view url, const char* type, const char* expected) {
   const auto refuse = [&](const std::string& why) { throw Error(Code::kBadInput, why); };
   const std::size_t comma = url.find(',');
   if (!same_word(url.substr(0, 5), "data:") || comma == url.npos)
-    refuse(fmt::format("'{}', expected a URL of the form data:image/png;base64,DATA", beginning(url)));
+    refuse(fmt::format("'{}', expected a URL of the form data:{};base64,DATA", beginning(url), type));
   if (!same_word(url.substr(comma >= 7 ? comma - 7 : 0, 7), ";base64"))
     refuse(fmt::format("'{}': a data: URL has to be in base64", beginning(url)));
-  return read_base64_of(url.substr(comma + 1), "a picture");
+  return read_base64_of(url.substr(comma + 1), expected);
 }
+
+std::string read_data_url(std::string_view url) { return read_url_of(url, "image/png", "a picture"); }
+
+std::string read_sound_url(std::string_view url) { return read_url_of(url, "audio/wav", "a sound"); }
 
 namespace {
 
+// What a part of this type, image_url or audio_url, says; null: it is of another type.
+const std::string* url_of_part(const Json& part, const char* type) {
+  if (!part.is_object() || part.value("type", Json()) != type) return nullptr;
+  const auto named = part.find(type);
+  const Json* url = named == part.end() ? nullptr : &*named;
+  if (url && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
+  if (!url || !url->is_string()) throw Error(Code::kBadInput, fmt::format("expected {}.url, a data: URL", type));
+  return &url->get_ref<const std::string&>();
+}
+
 // The picture of a part, or nothing.
 std::optional<std::string> picture_of(const Json& part) {
-  if (!part.is_object() || part.value("type", Json()) != "image_url") return std::nullopt;
-  const auto image = part.find("image_url");
-  const Json* url = image == part.end() ? nullptr : &*image;
-  if (url && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
-  if (!url || !url->is_string()) throw Error(Code::kBadInput, "expected image_url.url, a data: URL");
-  return read_data_url(url->get_ref<const std::string&>());
+  const std::string* const url = url_of_part(part, "image_url");
+  return url ? std::optional(read_data_url(*url)) : std::nullopt;
 }
 
 // The sound of a part, or nothing.
 std::optional<std::string> sound_of(const Json& part) {
+  if (const std::string* const url = url_of_part(part, "audio_url")) return read_sound_url(*url);
   if (!part.is_object() || part.value("type", Json()) != "input_audio") return std::nullopt;
   const auto audio = part.find("input_audio");
   const bool is = audio != part.end() && audio->is_object() && audio->contains("data") && (*audio)["data"].is_string();
@@ -200,7 +211,7 @@ std::vector<PictureFile> take_pictures(Json& messages) {
         odd = field;
     }
     if (any && !odd.empty())
-      throw Error(Code::kBadInput, "expected a part of type text, image_url or input_audio", odd);
+      throw Error(Code::kBadInput, "expected a part of type text, image_url, input_audio or audio_url", odd);
     // Parts without a picture are as they were: whoever renders them says what is wrong with them.
     message["content"] = any ? Json(std::move(text)) : std::move(content);
   }

@@ -44,14 +44,17 @@ std::string without_marks(std::string_view text, std::span<const MarkAt> places)
 // The bytes of a data: URL in base64 (RFC 2397); base64 without padding or with line breaks is taken, too. Throws
 // Error(kBadInput), without a context, for other URLs and what is no base64.
 std::string read_data_url(std::string_view url);
+// The same of sounds, whose messages say so.
+std::string read_sound_url(std::string_view url);
 // The same of base64 alone, or of such a URL: `data` of a part input_audio.
 std::string read_base64_file(std::string_view text);
 // Throws Error(kBadInput) for a `format` of a part input_audio that is none of those that are read: wav, mp3, flac,
 // ogg. Which it is, the file's first bytes say.
 void check_sound_format(std::string_view format);
 
-// Contents in parts with pictures (OpenAI's image_url with a data: URL) and sounds (input_audio) become texts with
-// marks. For callers that have no parser of their own: throws Error(kBadInput) that names the part.
+// Contents in parts with pictures (OpenAI's image_url with a data: URL) and sounds (input_audio; audio_url, as vLLM has
+// it, with a data: URL) become texts with marks. For callers that have no parser of their own: throws Error(kBadInput)
+// that names the part.
 std::vector<PictureFile> take_pictures(Json& messages);
 
 }  // namespace kvasir::text

@@ -22,6 +22,7 @@ export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';
   content: string;
   images?: string[];  // data: URLs of pictures, which stand in front of the text
+  sounds?: string[];  // the same of sounds, behind the pictures
   reasoning_content?: string;
   tool_calls?: Call[];
   tool_call_id?: string;
@@ -35,7 +36,7 @@ export interface Model {
   id: string;
   max_model_len: number;
   kvasir: {
-    k_codec: string; v_codec: string; chat: boolean; vision: boolean; loaded: boolean;
+    k_codec: string; v_codec: string; chat: boolean; vision: boolean; audio?: boolean; loaded: boolean;
     kv: string; kv_bytes_per_token: number; kv_f16_bytes_per_token: number;
   };
 }
@@ -85,7 +86,7 @@ export class Api {
   async stats(): Promise<Stats> { return await (await this.fetch('/v1/stats')).json(); }
 
   // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them. Rows of a
-  // picture have negative ids.
+  // picture or a sound have negative ids.
   async tokens(request: Request): Promise<string[]> {
     const what = request.text === undefined ? this.body(request) : { content: request.text, add_special: true, ...(this.chosen ? { model: this.chosen } : {}) };
     const answer = await (await this.fetch('/tokenize', { ...what, with_pieces: true })).json();
@@ -138,10 +139,13 @@ export class Api {
   }
 }
 
-// A message with pictures has parts.
-function asSent({ images, ...message }: Message): unknown {
-  if (!images?.length) return message;
-  const parts: unknown[] = images.map((url) => ({ type: 'image_url', image_url: { url } }));
+// A message with pictures or sounds has parts.
+function asSent({ images = [], sounds = [], ...message }: Message): unknown {
+  if (!images.length && !sounds.length) return message;
+  const parts: unknown[] = [
+    ...images.map((url) => ({ type: 'image_url', image_url: { url } })),
+    ...sounds.map((data) => ({ type: 'input_audio', input_audio: { data } })),
+  ];
   if (message.content) parts.push({ type: 'text', text: message.content });
   return { ...message, content: parts };
 }

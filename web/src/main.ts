@@ -68,8 +68,8 @@ const input = h('textarea', { rows: 1, placeholder: 'Message', ariaLabel: 'Messa
 const send = h('button', { type: 'submit', className: 'primary', textContent: 'Send' });
 const settingsButton = h('button', { type: 'button', textContent: 'Settings', onclick: () => toggle(settings) });
 const newButton = h('button', { type: 'button', textContent: 'New chat' });
-const picker = h('input', { type: 'file', accept: 'image/png,image/jpeg,image/webp', multiple: true, hidden: true });
-const pick = h('button', { type: 'button', textContent: 'Picture', hidden: true, title: 'or paste or drop one', onclick: () => picker.click() });
+const picker = h('input', { type: 'file', multiple: true, hidden: true });
+const pick = h('button', { type: 'button', hidden: true, title: 'or paste or drop one', onclick: () => picker.click() });
 const pictures = h('div', { className: 'pictures' });
 const form = h('form', { className: 'ask' }, pick, picker, input, send);
 
@@ -132,7 +132,8 @@ function drawMessage(node: Node): HTMLElement {
       ...buttons(node)));
   if (m.reasoning_content) box.append(h('details', { open: !m.content }, h('summary', {}, 'Reasoning'), m.reasoning_content));
   if (m.images?.length) box.append(h('div', { className: 'pictures' }, ...m.images.map((src) => h('img', { src, alt: 'a picture of yours' }))));
-  if (m.content || !m.images?.length) box.append(text);
+  for (const src of m.sounds ?? []) box.append(h('audio', { src, controls: true, ariaLabel: 'a sound of yours' }));
+  if (m.content || !(m.images?.length || m.sounds?.length)) box.append(text);
   for (const call of m.tool_calls ?? []) box.append(h('pre', {}, `${call.function.name}(${call.function.arguments})`));
   if (m.tool_calls && !running && node.children.length === 0) box.append(resultForm(node));
   if (node.error) box.append(h('div', { className: 'error' }, node.error));
@@ -171,8 +172,7 @@ function edit(node: Node): void {
     h('button', { type: 'button', onclick: draw }, 'Cancel'));
   save.onsubmit = (event) => {
     event.preventDefault();
-    const images = node.message.images;
-    void answer(tree.add(node.parent!, { role: 'user', content: field.value, ...(images ? { images } : {}) }));
+    void answer(tree.add(node.parent!, { ...node.message, content: field.value }));
   };
   shown.get(node)!.replaceChildren(save);
   field.focus();
@@ -251,13 +251,15 @@ form.onsubmit = (event) => {
   if (running) return running.abort();
   const text = input.value;
   // A text may go on without a word more.
-  if (!text.trim() && !pending.length) return void (continues() && tree.last() !== tree.root && answer(tree.last()));
+  if (!text.trim() && !pending.images.length && !pending.sounds.length) return void (continues() && tree.last() !== tree.root && answer(tree.last()));
   input.value = '';
   fit();
-  const images = pending;
-  pending = [];
+  const { images, sounds } = pending;
+  pending = { images: [], sounds: [] };
   drawPending();
-  void answer(tree.add(tree.last(), { role: 'user', content: text, ...(images.length ? { images } : {}) }));
+  void answer(tree.add(tree.last(), {
+    role: 'user', content: text, ...(images.length ? { images } : {}), ...(sounds.length ? { sounds } : {}),
+  }));
 };
 input.oninput = fit;
 input.onkeydown = (event) => {
@@ -272,24 +274,34 @@ document.addEventListener('keydown', (event) => {
   else side.hidden = true;
 });
 
-let pending: string[] = [];  // pictures for the next message
+let pending: { images: string[]; sounds: string[] } = { images: [], sounds: [] };  // for the next message, as data: URLs
 
 function drawPending(): void {
-  pictures.replaceChildren(...pending.map((src, i) => h('button', {
-    type: 'button', title: 'leave it out', ariaLabel: `leave picture ${i + 1} out`,
-    onclick: () => { pending.splice(i, 1); drawPending(); },
-  }, h('img', { src, alt: '' }))));
+  const button = (list: string[], i: number, name: string, ...shown: HTMLElement[]) => h('button', {
+    type: 'button', title: 'leave it out', ariaLabel: `leave ${name} ${i + 1} out`,
+    onclick: () => { list.splice(i, 1); drawPending(); },
+  }, ...shown);
+  pictures.replaceChildren(
+    ...pending.images.map((src, i) => button(pending.images, i, 'picture', h('img', { src, alt: '' }))),
+    ...pending.sounds.map((_, i) => button(pending.sounds, i, 'sound', h('span', {}, `Sound ${i + 1} ×`))));
 }
 
+const reads = () => ({ pictures: !!current?.kvasir.vision && !continues(), sounds: !!current?.kvasir.audio && !continues() });
+
 async function addFiles(files: FileList): Promise<void> {
-  if (!current?.kvasir.vision || continues()) return say('This model reads only text: images and files cannot be sent.');
+  const can = reads();
+  if (!can.pictures && !can.sounds) return say('This model reads only text: images and files cannot be sent.');
   say('');
   for (const file of files) {
-    if (!/^image\/(png|jpeg|webp)$/.test(file.type)) {
-      say(`${file.name || 'This file'} is no picture: PNG, JPEG and WebP can be sent.`);
+    const picture = can.pictures && /^image\/(png|jpeg|webp)$/.test(file.type);
+    // What browsers call WAV, FLAC, Ogg and MP3.
+    const sound = can.sounds && /^(audio\/((x-)?(wav|flac)|wave|vnd\.wave|ogg|opus|mpeg|mp3)|application\/ogg)$/.test(file.type);
+    if (!picture && !sound) {
+      const kinds = [...(can.pictures ? ['no picture: PNG, JPEG and WebP'] : []), ...(can.sounds ? ['no sound: WAV, FLAC, Ogg and MP3'] : [])];
+      say(`${file.name || 'This file'} is ${kinds.join(', and ')} can be sent.`);
       continue;
     }
-    pending.push(await new Promise<string>((resolve, reject) => {
+    (picture ? pending.images : pending.sounds).push(await new Promise<string>((resolve, reject) => {
       const reader = new FileReader();
       reader.onload = () => resolve(reader.result as string);
       reader.onerror = () => reject(reader.error);
@@ -314,7 +326,7 @@ document.addEventListener('dragover', (event) => event.preventDefault());
 newButton.onclick = () => {
   running?.abort();
   tree = new Tree();
-  pending = [];
+  pending = { images: [], sounds: [] };
   drawPending();
   side.hidden = true;
   say('');
@@ -329,7 +341,10 @@ function show(model: Model, several: boolean): void {
   const facts = several ? [] : [model.id];
   facts.push(`context ${model.max_model_len}`);
   if (several && !loaded) facts.push('loaded when it is asked');
-  pick.hidden = !model.kvasir.vision || continues();
+  const can = reads();
+  pick.hidden = !can.pictures && !can.sounds;
+  pick.textContent = can.pictures && can.sounds ? 'File' : can.sounds ? 'Sound' : 'Picture';
+  picker.accept = [...(can.pictures ? ['image/png', 'image/jpeg', 'image/webp'] : []), ...(can.sounds ? ['audio/*', '.flac', '.ogg', '.opus'] : [])].join(',');
   modelName.textContent = facts.join(' · ');
   cacheButton.hidden = !kv;
   cacheButton.textContent = plain > 0 ? `${kv}: ${Math.round((100 * sealed) / plain)} % of 16 bits` : kv;

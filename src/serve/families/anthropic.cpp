@@ -146,6 +146,10 @@ class Translation {
         Json result = message_of("tool", content_of_blocks(block.find("content"), at + ".content"));
         result["tool_call_id"] = block_string(block, "tool_use_id");
         push(std::move(result), at);
+      } else if (is_sound(type) || type == "audio") {
+        unsupported(
+            block.path("type"),
+            fmt::format("'{}': this API has no sounds, send them to /v1/chat/completions as input_audio", type));
       } else {
         unsupported(block.path("type"), fmt::format("'{}', expected text, image, document or tool_result", type));
       }

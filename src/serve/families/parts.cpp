@@ -4,6 +4,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "base/base64.hpp"
+#include "sound/sound.hpp"
 
 namespace kvasir::serve {
 
@@ -17,7 +22,7 @@ const std::string& block_type(const Fields& block) { return block_string(block, 
 
 bool is_picture(std::string_view type) { return type == "image" || type == "input_image" || type == "image_url"; }
 
-bool is_sound(std::string_view type) { return type == "input_audio"; }
+bool is_sound(std::string_view type) { return type == "input_audio" || type == "audio_url"; }
 
 static const std::string& text_of_block(const Json& json, const std::string& field) {
   const Fields block(json, field + ".");
@@ -81,6 +86,17 @@ Json content_of_blocks(const Json* content, const std::string& field) {
   return parts;
 }
 
+// Whether base64, or a data: URL, begins as a sound's file.
+static bool begins_as_sound(std::string_view text) {
+  if (text.starts_with("data:")) text = text.substr(std::min(text.find(','), text.size() - 1) + 1);
+  std::string first;
+  for (std::size_t i = 0; i < text.size() && first.size() < 64; ++i)
+    if (text[i] > ' ' && text[i] != '=') first += text[i];
+  first.resize(first.size() / 4 * 4);
+  const std::optional<std::string> bytes = from_base64(first);
+  return bytes && sound::is_sound_file(std::as_bytes(std::span(*bytes)));
+}
+
 Json content_with_images(const std::string& text, const Json* images, const std::string& field, FieldNames& names,
                          const std::string& content) {
   if (!images || images->empty()) return text;
@@ -89,7 +105,9 @@ Json content_with_images(const std::string& text, const Json* images, const std:
     const std::string name = fmt::format("{}[{}]", field, parts.size());
     names.add(fmt::format("{}[{}]", content, parts.size()), name);
     if (!image.is_string()) bad_field(name, "expected base64, found " + shown(image), "invalid_type");
-    parts.push_back(picture_part(image.get_ref<const std::string&>(), "image/*"));
+    const std::string& data = image.get_ref<const std::string&>();
+    parts.push_back(begins_as_sound(data) ? Json{{"type", "input_audio"}, {"input_audio", {{"data", data}}}}
+                                          : picture_part(data, "image/*"));
   }
   if (!text.empty()) parts.push_back({{"type", "text"}, {"text", text}});
   return parts;

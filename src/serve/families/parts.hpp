@@ -20,18 +20,18 @@ const std::string& block_string(const Fields& block, std::string_view name);
 std::string text_of_blocks(const Json* content, const std::string& field);
 
 // The same with pictures and sounds: blocks of the types image, input_image and image_url become parts image_url, those
-// of the type input_audio stay, and then the content is an array with one part for each block.
+// of the types input_audio and audio_url stay, and then the content is an array with one part for each block.
 Json content_of_blocks(const Json* content, const std::string& field);
 
 bool is_picture(std::string_view type);
-bool is_sound(std::string_view type);  // input_audio, as chats have it
+bool is_sound(std::string_view type);  // input_audio and audio_url, as chats have them
 // The part image_url that a block says. Throws ApiException for a picture that is not in the block: a file's id.
 Json picture_part(const Fields& block);
 // The same of base64, or of a data: URL.
 Json picture_part(const std::string& base64, std::string_view media_type);
 
-// A text behind pictures in base64, which `field` calls images, as parts of `content`. images: null where there are
-// none.
+// A text behind pictures and sounds in base64, which `field` calls images, as parts of `content`. What is a sound, its
+// first bytes say. images: null where there are none.
 Json content_with_images(const std::string& text, const Json* images, const std::string& field, FieldNames& names,
                          const std::string& content);
 

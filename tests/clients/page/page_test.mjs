@@ -250,6 +250,63 @@ test('pictures are picked, pasted and dropped, shown, and sent as parts', async 
   await other.close();
 });
 
+test('sounds are picked, pasted and dropped, shown, and sent as parts behind pictures', async () => {
+  const other = await browser.newPage();
+  const blocked = [];
+  other.on('console', (message) => message.type() === 'error' && blocked.push(message.text()));
+  await other.route('**/v1/models', async (route) => {
+    const card = await (await route.fetch()).json();
+    Object.assign(card.data[0].kvasir, { vision: true, audio: true });
+    return route.fulfill({ json: card });
+  });
+  const sent = [];
+  await other.route('**/v1/chat/completions', (route) => {
+    sent.push(route.request().postDataJSON().messages);
+    return route.fulfill({
+      contentType: 'text/event-stream',
+      body: 'data: {"choices": [{"index": 0, "delta": {"content": "A tone."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n',
+    });
+  });
+  await other.goto(server.url + '/');
+  await other.getByRole('button', { name: 'File' }).waitFor();
+  // Two samples of one channel.
+  const wave = Buffer.alloc(48);
+  wave.write('RIFF', 0); wave.writeUInt32LE(40, 4); wave.write('WAVEfmt ', 8); wave.writeUInt32LE(16, 16); wave.writeUInt16LE(1, 20);
+  wave.writeUInt16LE(1, 22); wave.writeUInt32LE(16000, 24); wave.writeUInt32LE(32000, 28); wave.writeUInt16LE(2, 32); wave.writeUInt16LE(16, 34);
+  wave.write('data', 36); wave.writeUInt32LE(4, 40);
+  const base64 = wave.toString('base64');
+  const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
+  await other.locator('input[type=file]').setInputFiles([
+    { name: 'a.wav', mimeType: 'audio/wav', buffer: wave }, { name: 'dot.png', mimeType: 'image/png', buffer: Buffer.from(dot, 'base64') }]);
+  for (const [kind, field] of [['paste', 'clipboardData'], ['drop', 'dataTransfer']]) {
+    await other.evaluate(async ([base64, kind, field]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], 'a.wav', { type: 'audio/wav' }));
+      document.dispatchEvent(new (kind === 'paste' ? ClipboardEvent : DragEvent)(kind, { [field]: data, bubbles: true, cancelable: true }));
+    }, [base64, kind, field]);
+  }
+  await other.waitForFunction(() => document.querySelectorAll('.pictures button').length === 4);
+  await other.getByLabel('leave sound 3 out').focus();
+  await other.keyboard.press('Enter');
+  await other.getByRole('textbox', { name: 'Message' }).fill('What was it?');
+  await other.keyboard.press('Enter');
+  await other.waitForFunction(() => document.body.textContent.includes('A tone.'));
+  const sound = { type: 'input_audio', input_audio: { data: 'data:audio/wav;base64,' + base64 } };
+  const picture = { type: 'image_url', image_url: { url: 'data:image/png;base64,' + dot } };
+  assert.deepEqual(sent[0], [{ role: 'user', content: [picture, sound, sound, { type: 'text', text: 'What was it?' }] }]);
+  assert.equal(await other.locator('article.user audio').count(), 2);
+  assert.equal(await other.locator('.pictures button').count(), 0);
+  await other.waitForFunction(() => [...document.querySelectorAll('audio')].every((a) => a.readyState > 0));  // the policy lets it be heard
+  assert.deepEqual(blocked, []);
+  await other.evaluate(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(['x'], 'x.pdf', { type: 'application/pdf' }));
+    document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }));
+  });
+  assert.match(await other.getByRole('alert').textContent(), /x.pdf is no picture.*no sound: WAV, FLAC, Ogg and MP3 can be sent/);
+  await other.close();
+});
+
 test('Markdown becomes elements, and cannot run or ask anything', async () => {
   const markdown = '# Head\n\n**bold** `code`\n\n```js\nlet a = "<b>";\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n' +
       '![x](http://evil.example/x.png) <img src="http://evil.example/y.png" onerror="window.evil = 1">' +
