@@ -22,7 +22,6 @@ void check_rows(const Engine& engine, const Request& request) {
   if (request.runs.empty()) return engine.check_ids(request.prompt);
   const model::ModelSpec& spec = engine.model().spec();
   const auto refuse = [](const std::string& what) { throw Error(Code::kBadInput, what, "rows"); };
-  if (spec.embedding.layers) refuse("the model's layers read rows of the tokens, so others cannot stand for these");
   if (spec.embedding.join) refuse("the model reads states beside tokens");
   if (request.prompt_logprobs) refuse("have no log-probabilities, and those of the prompt are asked for");
   if (request.keep >= 0) refuse("cannot be left out where the context is full");

@@ -309,27 +309,6 @@ TEST_P(Rows, DraftsBehindThemChangeNothing) {
   EXPECT_GT(late.outcome.draft.accepted, 0);
 }
 
-// Gemma 4 E2B: every layer has rows of its own for each token.
-TEST(RowsOfModels, WhoseLayersReadTokensAreRefused) {
-  Server server(
-      "f16", {"ram:?size=16MiB"}, store::Wrap{}, kSource + "/tests/golden/gemma4.gguf", DraftOptions{},
-      [](std::string s) { return s; },
-      [](EngineOptions& o, Engine::Needs& needs) { o.ctx = 64, needs.pool_tokens = 256; });
-  ASSERT_TRUE(server.model().spec().embedding.layers);
-  const int dim = static_cast<int>(server.model().spec().dim);
-  const auto block = std::make_shared<const RowBlock>(std::vector<float>(static_cast<std::size_t>(9 * dim)), dim);
-  ServiceRequest r;
-  r.request.prompt.assign(block->ids().begin(), block->ids().end());
-  r.request.runs = {{0, block}};
-  try {
-    server.submit(std::move(r));
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.context(), "rows");
-    EXPECT_NE(e.message().find("layers read rows of the tokens"), std::string::npos) << e.message();
-  }
-}
-
 // Ids are kept in stores: they must not change.
 TEST(RowBlock, IdsAreMadeOfTheContent) {
   const RowBlock a({1, 2, 3, 4}, 2), b({1, 2, 3, 4}, 4), c({1, 2, 3, 5}, 2);

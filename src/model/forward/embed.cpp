@@ -100,6 +100,10 @@ void Embedder::join(std::span<const Input> inputs) {
   step_.multiply(rows, s_.joined, {}, {{j.both, step_.scratch.x}});
 }
 
+// What layers read of rows that stand in place of tokens, whose ids are below 0: a row of the padding token, which is
+// the first one in all published models. Files do not say it: tokenizers may well pad with another one.
+constexpr std::int32_t kPadOfRows = 0;
+
 void Embedder::make_inputs(std::span<const Input> inputs) {
   const LayerInputs& e = step_.spec.embedding.layers;
   cpu::Rows all = step_.whole();
@@ -114,7 +118,8 @@ void Embedder::make_inputs(std::span<const Input> inputs) {
       ops().scale(row, root, s_.input_width);
       apply(e.norm, row, row, s_.input_width);
       if (!e.tokens) continue;
-      e.tokens.row(ids_[static_cast<std::size_t>(r)], token);
+      const std::int32_t id = ids_[static_cast<std::size_t>(r)];
+      e.tokens.row(id < 0 ? kPadOfRows : id, token);
       ops().scale(token, e.scale, s_.input_width);
       ops().add(row, token, s_.input_width);
       ops().scale(row, std::numbers::sqrt2_v<float> / 2, s_.input_width);
