@@ -200,7 +200,8 @@ Folders folders_of(const Case& c) {
   Folders f{testing::folder_config(*model, style), {}, {}};
   for (const FolderTensor& t : testing::folder_tensors(*model, style)) {
     const bool embedding = t.name == "model.embed_tokens.weight";
-    if (t.name.find("_proj.weight") == t.name.npos && !(embedding && is_mlx(c))) {
+    const bool in_groups = c.group == 0 || t.shape.back() % c.group == 0;
+    if ((t.name.find("_proj.weight") == t.name.npos && !(embedding && is_mlx(c))) || !in_groups) {
       f.plain.push_back(t);
       f.packed.push_back(t);
       continue;
@@ -238,7 +239,7 @@ const Case kCases[] = {{"Stream2", Kind::kStream, 2, 32, false, "F16", "q8_0"},
                        {"Words7", Kind::kWords, 7, 0, false, "F16", "q8_0"},
                        {"Bytes8", Kind::kBytes, 8, 0, false, "BF16", "q8_0"},
                        {"Bytes8Zeros", Kind::kBytes, 8, 32, true, "F32", "f32"},
-                       {"Floats8", Kind::kF8, 8, 0, false, "BF16", "f32"},
+                       {"Floats8", Kind::kF8, 8, 0, false, "BF16", "f8_e4m3"},
                        {"Mxfp4", Kind::kMxfp4, 4, 32, false, "U8", "mxfp4"},
                        {"Mxfp8", Kind::kMxfp8, 8, 32, false, "U8", "bf16"},
                        {"Nvfp4", Kind::kNvfp4, 4, 16, false, "U8", "nvfp4"},
@@ -250,7 +251,12 @@ const Case kCases[] = {{"Stream2", Kind::kStream, 2, 32, false, "F16", "q8_0"},
                        {"MlxAffine8", Kind::kMlxAffine, 8, 32, false, "F32", "f32"},
                        {"MlxMxfp4", Kind::kMlxMxfp4, 4, 32, false, "U8", "mxfp4"},
                        {"MlxMxfp8", Kind::kMlxMxfp8, 8, 32, false, "U8", "bf16"},
-                       {"MlxNvfp4", Kind::kMlxNvfp4, 4, 16, false, "U8", "nvfp4"}};
+                       {"MlxNvfp4", Kind::kMlxNvfp4, 4, 16, false, "U8", "nvfp4"},
+                       {"Stream8Whole", Kind::kStream, 8, 0, true, "F16", "affine8"},
+                       {"Bytes8WholeZeros", Kind::kBytes, 8, 0, true, "BF16", "affine8"},
+                       {"MlxAffine6By64", Kind::kMlxAffine, 6, 64, false, "BF16", "affine6"},
+                       {"MlxAffine8By64", Kind::kMlxAffine, 8, 64, false, "BF16", "affine8"},
+                       {"MlxAffine8Floats", Kind::kMlxAffine, 8, 64, false, "F32", "f32"}};
 
 class CodedFolders : public ::testing::TestWithParam<Case> {};
 

@@ -1,5 +1,5 @@
-// Folders with 8-bit floats: the bits of a folder with the same weights in f16, or as floats where compressed-tensors
-// has scales, and clear words for what does not fit.
+// Folders with 8-bit floats: the bits of a folder with the same weights as floats where they stay as they are or
+// compressed-tensors has scales, else in f16, and clear words for what does not fit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "folder_fixture.hpp"
 #include "logits_fixture.hpp"
 #include "simd/half.hpp"
+#include "weights/quant.hpp"
 #include "weights/safetensors/f8_rows.hpp"
 
 namespace kvasir::run {
@@ -28,7 +29,7 @@ float by_half(int code, bool e5) {
   return code & 128 ? -size : size;
 }
 
-enum class Scales { kNone, kMatrix, kOutputs, kBlocks };
+enum class Scales { kNone, kMatrix, kOutputs, kBlocks, kBlocksOf64 };
 
 struct Case {
   bool e5;
@@ -39,9 +40,14 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.e5 << static_cast<int
 
 constexpr int kRows = 24, kColumns = 40;  // of a block: they divide nothing
 
+bool in_blocks(Scales scales) { return scales == Scales::kBlocks || scales == Scales::kBlocksOf64; }
+std::int64_t block_columns(Scales scales) { return scales == Scales::kBlocks ? kColumns : 64; }
+
 PlainJson config_of(Scales scales) {
-  if (scales == Scales::kBlocks)
-    return {{"quant_method", "fp8"}, {"weight_block_size", {kRows, kColumns}}, {"activation_scheme", "dynamic"}};
+  if (in_blocks(scales))
+    return {{"quant_method", "fp8"},
+            {"weight_block_size", {kRows, block_columns(scales)}},
+            {"activation_scheme", "dynamic"}};
   return {{"quant_method", "compressed-tensors"}, {"format", "float-quantized"}};
 }
 
@@ -62,11 +68,10 @@ Folders folders_of(const Case& c) {
       continue;
     }
     const auto out = t.shape[0], in = t.shape[1];
-    const std::int64_t high = c.scales == Scales::kBlocks    ? (out + kRows - 1) / kRows
-                              : c.scales == Scales::kOutputs ? out
-                                                             : 1;
-    const std::int64_t wide = c.scales == Scales::kBlocks ? (in + kColumns - 1) / kColumns : 1;
-    const bool floats = c.scales == Scales::kMatrix || c.scales == Scales::kOutputs;
+    const std::int64_t high = in_blocks(c.scales) ? (out + kRows - 1) / kRows : c.scales == Scales::kOutputs ? out : 1;
+    const std::int64_t columns = block_columns(c.scales), wide = in_blocks(c.scales) ? (in + columns - 1) / columns : 1;
+    const bool as_they_are = !c.e5 && in % 64 == 0 && c.scales != Scales::kBlocks;
+    const bool floats = as_they_are || c.scales == Scales::kMatrix || c.scales == Scales::kOutputs;
     std::vector<float> scales;
     std::string scale_bytes, codes, halves;
     for (std::int64_t i = 0; i < high * wide; ++i) {
@@ -83,7 +88,7 @@ Folders folders_of(const Case& c) {
         int code = low + static_cast<int>(random() % static_cast<unsigned>(span));
         if (random() % 50 == 0) code = static_cast<int>(random() % 3);
         code |= random() % 2 ? 128 : 0;
-        const std::int64_t at = c.scales == Scales::kBlocks    ? o / kRows * wide + i / kColumns
+        const std::int64_t at = in_blocks(c.scales)            ? o / kRows * wide + i / columns
                                 : c.scales == Scales::kOutputs ? o
                                                                : 0;
         const float x = by_half(code, c.e5) * scales[static_cast<std::size_t>(at)];
@@ -95,7 +100,7 @@ Folders folders_of(const Case& c) {
     f.halves.push_back({t.name, floats ? "F32" : "F16", t.shape, halves});
     f.f8.push_back({t.name, c.e5 ? "F8_E5M2" : "F8_E4M3", t.shape, codes});
     if (c.scales == Scales::kNone) continue;
-    const std::string name = t.name + (c.scales == Scales::kBlocks ? "_scale_inv" : "_scale");
+    const std::string name = t.name + (in_blocks(c.scales) ? "_scale_inv" : "_scale");
     f.f8.push_back({name, c.bf16 ? "BF16" : "F32", {high, wide}, scale_bytes});
   }
   return f;
@@ -103,7 +108,7 @@ Folders folders_of(const Case& c) {
 
 class F8Folders : public ::testing::TestWithParam<Case> {};
 
-TEST_P(F8Folders, SameBitsAsHalves) {
+TEST_P(F8Folders, SameBitsAsHalvesOrFloats) {
   const Folders f = folders_of(GetParam());
   TemporaryPath halves("halves"), f8("f8");
   testing::write_folder(halves.path, f.config, f.halves);
@@ -115,19 +120,48 @@ TEST_P(F8Folders, SameBitsAsHalves) {
 INSTANTIATE_TEST_SUITE_P(All, F8Folders,
                          ::testing::Values(Case{false, Scales::kNone, false}, Case{true, Scales::kNone, false},
                                            Case{false, Scales::kMatrix, false}, Case{false, Scales::kOutputs, true},
-                                           Case{false, Scales::kBlocks, false}, Case{true, Scales::kBlocks, true}));
+                                           Case{false, Scales::kBlocks, false}, Case{true, Scales::kBlocks, true},
+                                           Case{false, Scales::kBlocksOf64, true},
+                                           Case{true, Scales::kBlocksOf64, false}));
 
-// Rounded further while they are loaded: what the same halves are rounded to.
+// Eight bits and a scale for 64 in memory; one code of a block that stands for no number makes the block NaN.
+TEST(F8Folders, MatricesOfWholeBlocksStayEightBits) {
+  std::string codes;
+  for (int i = 0; i < 64 * 6; ++i) codes += static_cast<char>(i % 127 | (i & 128));
+  codes[64 * 5 + 9] = static_cast<char>(255);
+  const float scale = 0.37f;
+  const weights::ShardTensor t{"x.weight", "F8_E4M3", {3, 128}, std::as_bytes(std::span(codes))};
+  const weights::ShardTensor s{"x.weight_scale", "F32", {1}, std::as_bytes(std::span(&scale, 1))};
+  const weights::TensorInfo info = weights::f8_matrix(t, &s, {}, "file");
+  ASSERT_EQ(info.quant, "f8_e4m3");
+  std::vector<std::byte> room;
+  std::vector<float> row(128);
+  for (std::int64_t r = 0; r < 3; ++r) {
+    find(weights::quants(), info.quant)->dequantise(info.row(r, room), row.data(), 128);
+    for (std::int64_t i = 0; i < 128; ++i) {
+      const float got = row[static_cast<std::size_t>(i)];
+      if (r == 2 && i >= 64) {
+        EXPECT_TRUE(std::isnan(got)) << i;
+      } else {
+        EXPECT_EQ(got, by_half(static_cast<std::uint8_t>(codes[static_cast<std::size_t>(128 * r + i)]), false) * scale);
+      }
+    }
+  }
+}
+
+// Rounded further while they are loaded: what the same halves or floats are rounded to.
 TEST(F8Folders, AreRoundedFurther) {
-  const Folders f = folders_of({false, Scales::kBlocks, false});
-  TemporaryPath halves("halves"), f8("f8");
-  testing::write_folder(halves.path, f.config, f.halves);
-  PlainJson config = f.config;
-  config["quantization_config"] = config_of(Scales::kBlocks);
-  testing::write_folder(f8.path, config, f.f8);
-  const std::vector<float> got = logits_of(f8.path, false, "q8_0");
-  EXPECT_EQ(got, logits_of(halves.path, false, "q8_0"));
-  EXPECT_NE(got, logits_of(halves.path, false));
+  for (const Scales scales : {Scales::kBlocks, Scales::kBlocksOf64}) {
+    const Folders f = folders_of({false, scales, false});
+    TemporaryPath halves("halves"), f8("f8");
+    testing::write_folder(halves.path, f.config, f.halves);
+    PlainJson config = f.config;
+    config["quantization_config"] = config_of(scales);
+    testing::write_folder(f8.path, config, f.f8);
+    const std::vector<float> got = logits_of(f8.path, false, "q8_0");
+    EXPECT_EQ(got, logits_of(halves.path, false, "q8_0"));
+    EXPECT_NE(got, logits_of(halves.path, false));
+  }
 }
 
 TEST(F8Folders, EveryCodeIsItsValue) {

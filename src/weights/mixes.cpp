@@ -100,6 +100,11 @@ std::vector<Mix> with_plain_types() {
 
 }  // namespace
 
+bool is_source(std::string_view quant) {
+  constexpr std::string_view kSources[] = {"f32", "f16", "bf16", "f8_e4m3", "affine8", "affine6"};
+  return std::find(std::begin(kSources), std::end(kSources), quant) != std::end(kSources);
+}
+
 std::span<const Mix> mixes() {
   static const std::vector<Mix> all = with_plain_types();
   return all;

@@ -19,6 +19,9 @@ struct Mix {
   std::uint32_t file_type;  // general.file_type
 };
 
+// Weights that nobody has to ask for twice to round: floats, and what folders publish with 6 and 8 bits.
+bool is_source(std::string_view quant);
+
 std::span<const Mix> mixes();
 std::string mix_names();                     // "F32, F16, …"
 const Mix& find_mix(std::string_view name);  // in any case of letters; throws Error(kBadInput) naming the nearest one

@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // of a tensor's floats, at a time
 
-bool rounded(std::string_view quant) { return quant != "f32" && quant != "f16" && quant != "bf16"; }
-
 const Quant& entry(std::string_view name) {
   const Quant* q = find(quants(), name);
   KVASIR_CHECK(q != nullptr);
@@ -154,7 +152,7 @@ std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptio
     const auto refuse = [&](const std::string& why) {
       throw Error(Code::kBadInput, fmt::format("{}: {}", t.name, why), file.metadata().path());
     };
-    if (c.from != c.to && rounded(c.from) && !options.again)
+    if (c.from != c.to && !is_source(c.from) && !options.again)
       refuse(fmt::format("is {} already; rounding it once more to {} loses accuracy, expected F32, F16 or BF16", c.from,
                          c.to));
     if (const TensorInfo* factors = c.from != c.to ? factors_of(file, t) : nullptr)

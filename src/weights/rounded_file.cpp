@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,9 +17,10 @@
 namespace kvasir::weights {
 namespace {
 
-constexpr std::array<std::string_view, 3> kFloats = {"f32", "f16", "bf16"};
-
-bool is_float(std::string_view quant) { return std::find(kFloats.begin(), kFloats.end(), quant) != kFloats.end(); }
+bool takes_no_more(const Quant& to, std::string_view than) {
+  const Quant& from = *find(quants(), than);
+  return to.block_bytes * from.block <= from.block_bytes * to.block;
+}
 
 class RoundedRows final : public PiecedRows {
  public:
@@ -58,7 +58,7 @@ class RoundedFile final : public ModelFile {
     const MixPlan plan(mix, *file_, false);
     for (const TensorInfo& t : file_->tensors()) {
       tensors_.push_back(t);
-      if (!is_float(t.quant) || t.ordered || t.rank < 2 || looked_up(t.name)) continue;
+      if (!is_source(t.quant) || t.ordered || t.rank < 2 || looked_up(t.name)) continue;
       const std::string type = plan.type_of(t);
       if (type == t.quant || type == "f32") continue;
       if (plan.needs_importance(t, type))
@@ -67,6 +67,7 @@ class RoundedFile final : public ModelFile {
                     file_->metadata().path());
       const Quant* to = kvasir::find(quants(), type);
       KVASIR_CHECK(to != nullptr);
+      if (!takes_no_more(*to, t.quant)) continue;
       tensors_.back().quant = type;
       tensors_.back().source = std::make_shared<RoundedRows>(t, *to);
     }

@@ -14,7 +14,7 @@
 
 namespace kvasir::weights {
 
-inline constexpr std::int64_t kCodedBlock = 32, kNvBlock = 64, kNvGroup = 16;
+inline constexpr std::int64_t kCodedBlock = 32, kAffineBlock = 64, kNvBlock = 64, kNvGroup = 16;
 inline constexpr std::array<float, 16> kFourBits{0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 // Numbers of a part, of whichever type.
@@ -40,6 +40,11 @@ struct CodedNumbers {
   }
 };
 
+// At most 16 significant bits, as the scales of affine codes.
+inline bool is_short(float x) {
+  std::uint32_t bits;
+  return std::memcpy(&bits, &x, 4), (bits & 255) == 0;
+}
 inline bool is_half(float x) { return simd::f16_to_f32(simd::f32_to_f16(x)) == x; }
 
 enum class Layout { kStream, kWords, kBytes };
@@ -162,6 +167,38 @@ class AsNibbles final : public CodedAs {
     }
     if (m_.bits > 4) std::memcpy(to + 4, &high, 4);
   }
+};
+
+class AsF8 final : public CodedAs {
+ public:
+  explicit AsF8(CodedRowsOf m) : CodedAs(std::move(m), kF8Block, kF8BlockBytes) {}
+  void write(std::int64_t o, std::int64_t i, std::byte* to) const override {
+    put_f8_block(m_.codes + o * m_.row_bytes + i, m_.scales[m_.scale_at(o, i)], to);
+  }
+};
+
+// affine6 or affine8 (weights/families/affine_codes.hpp). Without biases codes stand for levels from the first on.
+class AsAffine final : public CodedAs {
+ public:
+  explicit AsAffine(CodedRowsOf m) : CodedAs(std::move(m), kAffineBlock, 8 + kAffineBlock * m.bits / 8) {}
+  void write(std::int64_t o, std::int64_t i, std::byte* to) const override {
+    const std::int64_t at = m_.scale_at(o, i);
+    const float s = m_.scales[at], b = m_.biases.data ? m_.biases[at] : s * (m_.levels[first_] - m_.zero(o, at));
+    std::memcpy(to, &s, 4);
+    std::memcpy(to + 4, &b, 4);
+    if (m_.bits == 8) {
+      for (std::int64_t j = 0; j < kAffineBlock; ++j) to[8 + j] = static_cast<std::byte>(code(o, i + j) ^ first_);
+      return;
+    }
+    for (std::int64_t j = 0; j < 32; ++j)
+      to[8 + j] = static_cast<std::byte>((code(o, i + j) & 15) | (code(o, i + j + 32) & 15) << 4);
+    for (std::int64_t j = 0; j < 16; ++j)
+      to[40 + j] = static_cast<std::byte>(code(o, i + j) >> 4 | code(o, i + j + 16) >> 4 << 2 |
+                                          code(o, i + j + 32) >> 4 << 4 | code(o, i + j + 48) >> 4 << 6);
+  }
+
+ private:
+  const unsigned first_ = m_.layout == Layout::kBytes ? 128 : 0;  // the code of the least level: bytes are signed
 };
 
 class AsNvfp4 final : public CodedAs {

@@ -69,6 +69,11 @@ class CodedReader {
     if (of_bytes && t.dtype == "U8") return {t.bytes.data(), Type::kExponent};
     fail(t.name, fmt::format("is {}, expected F32, F16 or BF16{}", t.dtype, of_bytes ? ", or U8" : ""));
   }
+  static bool all_short(const CodedNumbers& x, std::int64_t n) {
+    for (std::int64_t i = 0; i < n && x.type == CodedNumbers::Type::kF32; ++i)
+      if (!is_short(x[i])) return false;
+    return true;
+  }
   static bool all_halves(const CodedNumbers& x, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i)
       if (!is_half(x[i])) return false;
@@ -119,6 +124,8 @@ class CodedReader {
     const std::int64_t n = (m.out + m.block_rows - 1) / m.block_rows * m.wide;
     if (in_blocks && (m.bits < 8 || !m.zeros) && all_halves(m.scales, n))
       return {tensor(m, "q8_0", std::make_shared<AsQ8>(m), bytes)};
+    if (m.bits == 8 && !m.group_of && m.in % kAffineBlock == 0 && m.group % kAffineBlock == 0 && all_short(m.scales, n))
+      return {tensor(m, "affine8", std::make_shared<AsAffine>(m), bytes)};
     return {tensor(m, "f32", std::make_shared<AsFloats>(m), bytes)};
   }
 
@@ -198,10 +205,12 @@ class CodedReader {
       m.levels[static_cast<std::size_t>(c)] = f8_value(c, weight.dtype == "F8_E4M3" ? 4 : 5);
     m.pieces = {weight.bytes};
     take_scales(m, true);
-    return of_f8(std::move(m), weight.bytes);
+    return of_f8(std::move(m), weight.dtype == "F8_E4M3", weight.bytes);
   }
   // bf16 has the digits of a float of 8 bits, and its exponents.
-  CodedMatrix of_f8(CodedRowsOf m, std::span<const std::byte> bytes) const {
+  CodedMatrix of_f8(CodedRowsOf m, bool e4m3, std::span<const std::byte> bytes) const {
+    if (e4m3 && m.in % kF8Block == 0 && m.group % kF8Block == 0)
+      return {tensor(m, "f8_e4m3", std::make_shared<AsF8>(m), bytes)};
     if (m.scales.type == CodedNumbers::Type::kExponent) return {tensor(m, "bf16", std::make_shared<AsBf16>(m), bytes)};
     return {tensor(m, "f32", std::make_shared<AsFloats>(m), bytes)};
   }
@@ -288,7 +297,7 @@ class CodedReader {
     m.group = group;
     m.wide = in / group;
     m.pieces = {weight.bytes, scales.bytes};
-    return of_f8(std::move(m), weight.bytes);
+    return of_f8(std::move(m), true, weight.bytes);
   }
 
   CodedMatrix read_affine(const ShardTensor& weight, const ShardTensor& scales, std::int64_t in, std::int64_t out,
@@ -311,6 +320,9 @@ class CodedReader {
     const std::int64_t n = out * m.wide;
     if (in_blocks && codes.bits <= 5 && all_halves(m.scales, n) && all_halves(m.biases, n))
       return {tensor(m, codes.bits == 5 ? "q5_1" : "q4_1", std::make_shared<AsNibbles>(m), weight.bytes)};
+    const bool in_blocks_of_64 = in % kAffineBlock == 0 && codes.group % kAffineBlock == 0;
+    if (in_blocks_of_64 && (codes.bits == 6 || codes.bits == 8) && all_short(m.scales, n))
+      return {tensor(m, codes.bits == 6 ? "affine6" : "affine8", std::make_shared<AsAffine>(m), weight.bytes)};
     return {tensor(m, "f32", std::make_shared<AsFloats>(m), weight.bytes)};
   }
 

@@ -22,17 +22,26 @@ class Rows final : public RowSource {
   std::vector<float> scales;                       // (ceil(out / block_rows), ceil(in / block_columns)); empty: 1
   std::int64_t block_rows = 1, block_columns = 1;  // of a scale
   std::array<float, 256> values{};
+  bool as_they_are = false;  // f8_e4m3, else f16
 
-  std::int64_t row_bytes() const override { return 2 * in; }
-  void read(std::span<const std::int64_t> rows, std::byte* to) const override {
+  std::int64_t row_bytes() const override { return as_they_are ? in / kF8Block * kF8BlockBytes : 2 * in; }
+  float scale(std::int64_t row, std::int64_t i) const {
     const std::int64_t wide = (in + block_columns - 1) / block_columns;
-    for (const std::int64_t row : rows)
+    return scales.empty() ? 1.0f : scales[static_cast<std::size_t>(row / block_rows * wide + i / block_columns)];
+  }
+  void read(std::span<const std::int64_t> rows, std::byte* to) const override {
+    for (const std::int64_t row : rows) {
+      if (as_they_are) {
+        for (std::int64_t i = 0; i < in; i += kF8Block, to += kF8BlockBytes)
+          put_f8_block(codes + row * in + i, scale(row, i), to);
+        continue;
+      }
       for (std::int64_t i = 0; i < in; ++i, to += 2) {
-        float x = values[std::to_integer<std::size_t>(codes[row * in + i])];
-        if (!scales.empty()) x *= scales[static_cast<std::size_t>(row / block_rows * wide + i / block_columns)];
+        const float x = values[std::to_integer<std::size_t>(codes[row * in + i])] * scale(row, i);
         const std::uint16_t half = simd::f32_to_f16(x);
         std::memcpy(to, &half, 2);
       }
+    }
   }
 };
 
@@ -61,6 +70,13 @@ float f8_value(int code, int exponent) {
   if (exponent == 5 && top) return m == 0 ? sign * INFINITY : NAN;
   if (e == 0) return sign * std::ldexp(static_cast<float>(m), 1 - bias - digits);
   return sign * std::ldexp(static_cast<float>(m + (1 << digits)), e - bias - digits);
+}
+
+void put_f8_block(const std::byte* codes, float scale, std::byte* to) {
+  for (std::int64_t i = 0; i < kF8Block; ++i)
+    if ((codes[i] & std::byte{127}) == std::byte{127}) scale = NAN;
+  std::memcpy(to, &scale, 4);
+  std::memcpy(to + 4, codes, kF8Block);
 }
 
 bool is_f8(std::string_view dtype) { return dtype == kE4 || dtype == kE5; }
@@ -113,8 +129,10 @@ TensorInfo f8_matrix(const ShardTensor& weight, const ShardTensor* scale, const 
       rows->scales.push_back(x);
     }
   }
+  rows->as_they_are =
+      weight.dtype == kE4 && rows->in % kF8Block == 0 && (rows->scales.empty() || rows->block_columns % kF8Block == 0);
   TensorInfo t;
-  t.quant = "f16";
+  t.quant = rows->as_they_are ? "f8_e4m3" : "f16";
   t.rank = 2;
   t.shape = {rows->in, rows->out, 1, 1};
   t.bytes = weight.bytes;

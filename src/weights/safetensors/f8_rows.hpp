@@ -31,7 +31,12 @@ float f8_value(int code, int exponent);
 // The stem of a tensor of scales, "….q_proj"; nothing: it is none.
 std::optional<std::string> f8_scale(std::string_view name);
 
-// `scale` may be null. `path` names the file in messages. Throws Error(kBadInput) naming tensor and expectation.
+// A block of the weight type f8_e4m3: 64 codes and their scale, which is NaN where a code stands for no number.
+inline constexpr std::int64_t kF8Block = 64, kF8BlockBytes = 68;
+void put_f8_block(const std::byte* codes, float scale, std::byte* to);
+
+// As f8_e4m3 where its blocks fit the matrix and the scales, else rounded to f16. `scale` may be null. `path` names the
+// file in messages. Throws Error(kBadInput) naming tensor and expectation.
 TensorInfo f8_matrix(const ShardTensor& weight, const ShardTensor* scale, const F8Blocks& blocks,
                      const std::string& path);
 

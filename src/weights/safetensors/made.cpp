@@ -233,7 +233,9 @@ TensorInfo with_source(TensorInfo like, std::shared_ptr<const RowSource> source)
 
 TensorInfo as_plain(TensorInfo from) {
   if (is_plain(from)) return from;
-  const std::string_view quant = from.quant == "int4_zero" ? "f32" : "f16";  // f16 has too few digits for it
+  constexpr std::string_view kLong[] = {"int4_zero", "affine6", "affine8", "f8_e4m3"};  // f16 has too few digits
+  const bool is_long = std::find(std::begin(kLong), std::end(kLong), from.quant) != std::end(kLong);
+  const std::string_view quant = is_long ? "f32" : "f16";
   TensorInfo made = with_source(from, std::make_shared<AsPlain>(from, quant));
   made.quant = quant;
   return made;

@@ -30,11 +30,11 @@ TensorInfo picked(TensorInfo from, std::vector<std::int64_t> rows, std::int64_t 
 // REQUIRES: a unit is whole blocks of the weight type.
 TensorInfo with_columns(TensorInfo from, std::vector<std::int64_t> columns, std::int64_t unit);
 
-// Every matrix (rows, columns) as (columns, rows). Types of blocks become f16, int4_zero f32.
+// Every matrix (rows, columns) as (columns, rows). Types of blocks become f16, those of folders f32.
 TensorInfo turned(TensorInfo from);
 
 // Row r multiplied by by_row[r], rounded to f32, f16 or bf16 as the tensor is; types of blocks become f16,
-// int4_zero f32.
+// those of folders f32.
 TensorInfo multiplied(TensorInfo from, std::vector<float> by_row);
 
 // MXFP4 as gpt-oss has it: blocks (..., columns / 32, 16) of two codes each, in order, the first in the lower half of a
