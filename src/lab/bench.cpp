@@ -26,10 +26,24 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-Rate rate(const std::vector<double>& seconds, double tokens) {
-  if (seconds.empty()) return {};
-  const auto [low, high] = std::minmax_element(seconds.begin(), seconds.end());
-  return {tokens / median(seconds), (*high - *low) / median(seconds)};
+// Of one run: seconds on the clock, seconds of processor time, and what its work said.
+struct Timed {
+  double seconds, cpu_seconds, result;
+};
+
+// Seconds of several.
+struct Times {
+  std::vector<double> clock, cpu;
+  void add(const Timed& run) {
+    clock.push_back(run.seconds);
+    cpu.push_back(run.cpu_seconds);
+  }
+};
+
+Rate rate(const Times& t, double tokens) {
+  if (t.clock.empty()) return {};
+  const auto [low, high] = std::minmax_element(t.clock.begin(), t.clock.end());
+  return {tokens / median(t.clock), (*high - *low) / median(t.clock), tokens / median(t.cpu)};
 }
 
 // Member by member.
@@ -68,7 +82,8 @@ class Bench {
   std::int64_t vocab() const { return e_.model().spec().vocab; }
 
   void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
-    std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions, choosing;
+    Times prefill, decode;
+    std::vector<double> prefill_fractions, bandwidth_fractions, floor_fractions, choosing;
     Probe probe(e_.team());
     std::vector<Rates> samples{probe.sample()};
     // Of the machine around the run that just ended.
@@ -78,19 +93,20 @@ class Bench {
     };
     for (int i = 0; i < o_.runs && poll(); ++i) {
       if (o_.prefill > 0 && row.batch == 1) {
-        const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
-                                 e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
-                                 prompt_read_ = share_read(e_.cache().stats(*s[0]).selection.prompt_total());
-                                 return 0.0;
-                               }).first;
-        prefill.push_back(seconds);
-        prefill_fractions.push_back(prefill_work(row, around()).seconds / seconds);
+        const Timed once_fed = once(base, 1, [&](std::span<kv::Sequence* const> s) {
+          e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
+          prompt_read_ = share_read(e_.cache().stats(*s[0]).selection.prompt_total());
+          return 0.0;
+        });
+        prefill.add(once_fed);
+        prefill_fractions.push_back(prefill_work(row, around()).seconds / once_fed.seconds);
       }
       if (o_.decode > 0) {
         const weights::StreamStats before = e_.model().layers().stats();
-        const auto [seconds, bytes] =
+        const Timed generated =
             once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
-        decode.push_back(seconds);
+        const double seconds = generated.seconds, bytes = generated.result;
+        decode.add(generated);
         row.streamed += e_.model().layers().stats() - before;
         row.streamed_seconds += seconds;
         row.streamed_steps += o_.decode;
@@ -117,7 +133,7 @@ class Bench {
       row.disk_stall = disk_.stall_seconds / tokens;
       row.disk_hits = static_cast<double>(disk_.hits) / static_cast<double>(disk_.hits + disk_.misses);
     }
-    if (!prefill.empty()) {
+    if (!prefill.clock.empty()) {
       row.ttft = o_.prefill / row.prefill.tps;
       row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
       row.peak_fraction = median(prefill_fractions);
@@ -155,9 +171,8 @@ class Bench {
 
   static double share_read(const kv::SelectionStats::Layer& f) { return f.seen > 0 ? f.read / f.seen : 1; }
 
-  // Seconds, and what `work` says.
   template <class F>
-  std::pair<double, double> once(const kv::Sequence* base, std::int64_t batch, const F& work) {
+  Timed once(const kv::Sequence* base, std::int64_t batch, const F& work) {
     {  // One token: measuring the machine has left other bytes in its caches.
       kv::Sequence* s = e_.cache().fork(*base);
       e_.feed(s, some_tokens(0, 1, vocab()));
@@ -165,11 +180,11 @@ class Bench {
     }
     std::vector<kv::Sequence*> forks;
     for (std::int64_t i = 0; i < batch; ++i) forks.push_back(e_.cache().fork(*base));
-    const double start = steady_seconds();
+    const double start = steady_seconds(), cpu_start = process_cpu_seconds();
     const double result = work(std::span<kv::Sequence* const>(forks));
-    const double seconds = steady_seconds() - start;
+    const Timed run{steady_seconds() - start, process_cpu_seconds() - cpu_start, result};
     for (kv::Sequence* s : forks) e_.cache().release(s);
-    return {seconds, result};
+    return run;
   }
 
   // Of the arithmetic that a matrix is multiplied in.

@@ -24,10 +24,13 @@ struct BenchOptions {
 // Tokens that are computed for `fill`: as few as have two sealed pages, and one more than any layer's window shows.
 std::int64_t fill_seed(const run::EngineOptions& options, const kv::CacheShape& shape);
 
-// Runs of one kind: median tokens per second and (highest - lowest) / median.
+// Runs of one kind: median tokens per second and (highest - lowest) / median. cpu_tps is the median of tokens per
+// second of processor time, of all threads together and with what they wait for each other: on a machine that others
+// use it says more than the clock does.
 struct Rate {
   double tps = 0;
   double spread = 0;
+  double cpu_tps = 0;
 };
 
 struct BenchRow {

@@ -131,6 +131,9 @@ void print_row(const lab::BenchRow& r) {
                                                  "{:.1f} ms waiting",
                                                  r.disk_bytes * 1e-6, 100 * r.disk_hits, 1e3 * r.disk_stall)
                                    : std::string()));
+  fmt::print("        per second of processor time, all threads together: prefill {}, decode {}\n",
+             r.prefill.cpu_tps > 0 ? fmt::format("{:.1f} tok", r.prefill.cpu_tps) : "-",
+             r.decode.cpu_tps > 0 ? fmt::format("{:.2f} tok", r.decode.cpu_tps) : "-");
   if (r.streamed.any())
     fmt::print("        weights: {}; {:.2f} GB/s of the time, peak memory {}\n", run::weights_line(r.streamed),
                static_cast<double>(r.streamed.bytes_read) * 1e-9 / r.streamed_seconds,
@@ -152,6 +155,8 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
       {"decode_tps", r.decode.tps},
       {"prefill_spread", r.prefill.spread},
       {"decode_spread", r.decode.spread},
+      {"prefill_tps_cpu", r.prefill.cpu_tps},
+      {"decode_tps_cpu", r.decode.cpu_tps},
       {"bytes_per_token", r.bytes_per_token},
       {"bandwidth_gbps", r.bandwidth * 1e-9},
       // null: the processor's caches hold what is read
