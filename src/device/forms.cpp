@@ -62,9 +62,9 @@ std::optional<Form> form_of(const kv::Codec& codec, const kv::CodecParams& param
   if (name == "bf16") return Form{Layout::kPlain, 17};
   if (name == "f32") return Form{Layout::kPlain, 32};
   if (const int b = bits_of(name, "rq")) return Form{Layout::kRotated, b};
-  // Smaller groups are the processor's.
+  // Smaller groups and values by channel are the processor's.
   if (const int b = bits_of(name, "int", "_channel"))
-    return params.group < 32 ? std::nullopt : std::optional(Form{Layout::kRowScaled, b, params.group});
+    return params.group < 32 || !keys ? std::nullopt : std::optional(Form{Layout::kRowScaled, b, params.group});
   int bits = bits_of(name, "int", "_token");
   if (!bits) bits = bits_of(name, "hqq");
   float shift = 0;

@@ -1,6 +1,6 @@
 // Codecs of affine groups. For sources compiled per instruction set.
 //
-//   ChannelCodec   keys, scales per channel and group of tokens
+//   ChannelCodec   keys and values, scales per channel and group of tokens
 //   TokenCodec     keys and values, scales per token and group of channels
 //
 // Page layouts: docs/formats/affine.md.
@@ -46,41 +46,61 @@ KVASIR_INLINE PageShape page_shape(int d, int group, Side side) {
 }
 
 template <class Grid>
-struct ChannelKeys {
-  using Page = RowScaled<Grid>;
+struct ChannelCodec {
+  using Keys = RowScaled<Grid>;
+  using Values = ColumnScaled<Grid>;
 
-  static const char* refuse(int d, Side side, CodecParams* params) {
+  static const char* refuse(int d, Side, CodecParams* params) {
     if (const char* why = refuse_head(d, *params)) return why;
-    if (side == Side::kValues) return "it is made for keys only";
     if (params->group == 0) params->group = 32;
     const int group = params->group;
     return is_group(group) ? nullptr : "a group must have 4, 8, 16, 32, 64 or 128 tokens";
   }
-  static PageShape shape(const Head& head) { return page_shape<Grid>(head.d, head.params.group, Side::kKeys); }
+  static PageShape shape(const Head& head, Side side) { return page_shape<Grid>(head.d, head.params.group, side); }
 
-  static std::size_t bytes(int d, const CodecParams& params) {
-    return Page::bytes(page_shape<Grid>(d, params.group, Side::kKeys));
+  static std::size_t bytes_k(int d, const CodecParams& params) {
+    return Keys::bytes(page_shape<Grid>(d, params.group, Side::kKeys));
+  }
+  static std::size_t bytes_v(int d, const CodecParams& params) {
+    return Values::bytes(page_shape<Grid>(d, params.group, Side::kValues));
   }
 
-  static void seal(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
-    const PageShape s = shape(head);
+  // Tokens that are left out must not widen the range of a group they share: they stand in as the first that counts.
+  static void seal_k(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
+    const PageShape s = shape(head, Side::kKeys);
     read_keys(raw, head.d, skip, scratch);
-    // Tokens that are left out must not widen the range of a group they share: they stand in as the first that counts.
     if (skip < kPageTokens)
       for (int c = 0; c < head.d; ++c) {
         float* row = scratch + c * kPageTokens;
         for (int t = skip / s.group * s.group; t < skip; ++t) row[t] = row[skip];
       }
     std::uint8_t* codes = code_scratch(scratch, head.d);
-    Page::encode(s, scratch, codes, skip, page);
+    Keys::encode(s, scratch, codes, skip, page);
   }
-  static void unseal(const Head& head, const PageRef& page, float* tile) {
-    Products<Grid::kBits>::row_key_tile(shape(head), page, tile);
+  static void seal_v(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
+    const PageShape s = shape(head, Side::kValues);
+    read_values(raw, head.d, skip, scratch);
+    if (skip < kPageTokens)
+      for (int t = skip / s.group * s.group; t < skip; ++t)
+        __builtin_memcpy(scratch + t * head.d, scratch + skip * head.d, static_cast<std::size_t>(head.d) * 4);
+    Values::encode(s, scratch, code_scratch(scratch, head.d), page);
+  }
+  static void unseal_k(const Head& head, const PageRef& page, float* tile) {
+    Products<Grid::kBits>::row_key_tile(shape(head, Side::kKeys), page, tile);
+  }
+  static void unseal_v(const Head& head, const PageRef& page, float* tile) {
+    Products<Grid::kBits>::column_value_tile(shape(head, Side::kValues), page, tile);
   }
 
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
-    Products<Grid::kBits>::row_products(shape(head), pages, count, {q, head.d, 0}, g, {scores, stride, kPageTokens});
+    Products<Grid::kBits>::row_products(shape(head, Side::kKeys), pages, count, {q, head.d, 0}, g,
+                                        {scores, stride, kPageTokens});
+  }
+  static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
+                         float* out, int pitch) {
+    Products<Grid::kBits>::column_sums(shape(head, Side::kValues), pages, count, {weights, stride, kPageTokens}, g,
+                                       {out, pitch, static_cast<std::ptrdiff_t>(g) * pitch});
   }
 
   static constexpr Codec codec(const char* summary) {
@@ -88,8 +108,10 @@ struct ChannelKeys {
             .raw_type = RawType::kF16,
             .lossless = false,
             .refuse = refuse,
-            .k = {.bytes = bytes, .seal = seal, .unseal = unseal},
+            .k = {.bytes = bytes_k, .seal = seal_k, .unseal = unseal_k},
+            .v = {.bytes = bytes_v, .seal = seal_v, .unseal = unseal_v},
             .dots = dots,
+            .accumulate = accumulate,
             .packed_prompts = true};
   }
 };

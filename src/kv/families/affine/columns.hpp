@@ -1,5 +1,6 @@
 // Pages whose scales vary along the lanes of the packed matrix (kv/families/packed/layout.hpp): per group of depth and
-// lane. Keys per token: lanes are tokens, depth is channels. For sources compiled per instruction set.
+// lane. Keys per token (lanes are tokens, depth is channels) and values per channel (the other way round). For sources
+// compiled per instruction set.
 //
 //   for each group of depth: half s[lanes], half m[lanes]; then the packed codes
 //
@@ -77,6 +78,25 @@ struct ColumnProducts {
           to.sum[j][r] = sum;
         }
       }
+  }
+
+  // rest (G, depth): what the integers of `rows` leave of x.
+  template <int G>
+  static void leave_rest(const PageShape& shape, const float* x, std::ptrdiff_t stride, const QuantizedRows<G>& rows,
+                         float* rest) {
+    const int shared = is_small(shape.group) ? kPackedUnit / shape.group : 1;
+    for (int r = 0; r < G; ++r)
+      for (int k = 0; k < shape.depth; ++k) {
+        const int j = k / shape.group;
+        const auto taken = static_cast<float>(rows.x[j % shared][r][k]);
+        rest[r * shape.depth + k] = x[r * stride + k] - rows.scale[j][r] * taken;
+      }
+  }
+  // The middle of the codes is in floats, so a rest has no part in it.
+  template <int G>
+  static void forget_totals(const PageShape& shape, QuantizedRows<G>& rows) {
+    for (int j = 0; j < groups_of(shape.depth, shape.group); ++j)
+      for (int r = 0; r < G; ++r) rows.total[j][r] = 0;
   }
 
   // Adds what group j of depth gives, whose integer sums are acc.

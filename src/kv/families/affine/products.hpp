@@ -20,10 +20,13 @@ struct PageFactors {
 
 template <int B>
 struct Products {
-  // Pages of columns.hpp: dots of g queries with keys, and a tile of them.
+  // Pages of columns.hpp: dots of g queries with keys, sums of values by g rows of weights, and a tile of either.
   static void column_dots(const PageShape& shape, const PageRef* pages, int count, const float* q, int g,
                           const PageRows& out);
+  static void column_sums(const PageShape& shape, const PageRef* pages, int count, const PageFactors& weights, int g,
+                          const PageRows& out);
   static void column_key_tile(const PageShape& shape, const PageRef& page, float* tile);
+  static void column_value_tile(const PageShape& shape, const PageRef& page, float* tile);
 
   // Pages of rows.hpp, either side.
   static void row_products(const PageShape& shape, const PageRef* pages, int count, const PageFactors& x, int g,

@@ -40,6 +40,32 @@ void Products<B>::column_dots(const PageShape& shape, const PageRef* pages, int 
   });
 }
 
+// Weights of one page differ by orders of magnitude, so what their 8 bits leave of them goes through again.
+template <int B>
+void Products<B>::column_sums(const PageShape& shape, const PageRef* pages, int count, const PageFactors& weights,
+                              int g, const PageRows& out) {
+  const PageShape s = shape;
+  for_row_blocks(g, [&]<int G>(int r) {
+    QuantizedRows<G> rows;
+    alignas(64) float rest[G][kPageTokens];
+    alignas(64) float part[G][kMaxDepth];
+    for (int i = 0; i < count; ++i) {
+      const float* const x = weights.first + r * weights.row + i * weights.page;
+      float* const to = out.first + r * out.row + i * out.page;
+      ColumnProducts<B>::quantize(s, x, weights.row, rows);
+      ColumnProducts<B>::template multiply<G>(s, pages[i].block, pages[i].block, rows, 0, s.lanes, to, out.row);
+      ColumnProducts<B>::leave_rest(s, x, weights.row, rows, rest[0]);
+      ColumnProducts<B>::quantize(s, rest[0], kPageTokens, rows);
+      ColumnProducts<B>::forget_totals(s, rows);
+      ColumnProducts<B>::template multiply<G>(s, pages[i].block, next_of(pages[i]), rows, 0, s.lanes, part[0],
+                                              kMaxDepth);
+      for (int row = 0; row < G; ++row)
+        for (int lane = 0; lane < s.lanes; lane += kLanes)
+          store(to + row * out.row + lane, add(load(to + row * out.row + lane), load(part[row] + lane)));
+    }
+  });
+}
+
 template <int B>
 void Products<B>::row_products(const PageShape& shape, const PageRef* pages, int count, const PageFactors& x, int g,
                                const PageRows& out) {
@@ -54,6 +80,10 @@ void Products<B>::row_products(const PageShape& shape, const PageRef* pages, int
 template <int B>
 void Products<B>::column_key_tile(const PageShape& shape, const PageRef& page, float* tile) {
   ColumnProducts<B>::decode(shape, page.block, whole_panels(page.end), key_tile(tile, shape.depth));
+}
+template <int B>
+void Products<B>::column_value_tile(const PageShape& shape, const PageRef& page, float* tile) {
+  ColumnProducts<B>::decode(shape, page.block, shape.lanes, value_tile(tile));
 }
 template <int B>
 void Products<B>::row_key_tile(const PageShape& shape, const PageRef& page, float* tile) {
