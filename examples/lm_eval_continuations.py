@@ -5,7 +5,7 @@
     lm_eval --model local-completions --include_path FOLDER --tasks continuations \\
         --model_args model=NAME,base_url=http://127.0.0.1:8080/v1/completions,tokenizer_backend=remote,num_concurrent=4
 
-TEXT is any text of some 100 KB, UTF-8. Each question shows 60 words and four times the 12 words behind them, of which one
+TEXT is any text of some 200 KB, UTF-8. Each question shows 300 words and four times the 12 words behind them, of which one
 is the text's and three stand elsewhere; FOLDER gets the questions and the task's description.
 """
 
@@ -14,7 +14,7 @@ import pathlib
 import random
 import sys
 
-SHOWN, ASKED, CHOICES = 60, 12, 4
+SHOWN, ASKED, CHOICES = 300, 12, 4  # 300 words are pages that a compressed cache has packed
 
 DESCRIPTION = """\
 task: continuations
@@ -30,7 +30,11 @@ doc_to_target: "{{{{answer}}}}"
 target_delimiter: " "
 metric_list:
   - metric: acc
+    aggregation: mean
+    higher_is_better: true
   - metric: acc_norm
+    aggregation: mean
+    higher_is_better: true
 """
 
 
