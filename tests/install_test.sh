@@ -14,7 +14,7 @@ model=$source/models/kvasir-books-4m.gguf
 
 echo "exported symbols"
 nm -D --defined-only --demangle "$lib/libkvasir.so" | awk '{ $1 = ""; print }' >"$dir/symbols"
-if grep -v -E ' (kvasir_[a-z_]+|kvasir::(detail::option_text|kv_codecs|attend\(float|(Engine|Session|KvCache|KvCodec|KvWorkers|PackedKv)::).*|KVASIR_0\.1)(@.*)?$' "$dir/symbols"; then
+if grep -v -E ' (kvasir_[a-z_]+|kvasir::(detail::option_text|kv_codecs|attend\(float|(Engine|Session|Kivi|KvCache|KvCodec|KvWorkers|PackedKv)::).*|KVASIR_0\.1)(@.*)?$' "$dir/symbols"; then
   echo "these are not of the public API"
   exit 1
 fi
