@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -18,6 +19,22 @@ namespace {
 constexpr std::int64_t kItems = 128;  // of a work group
 
 std::uint64_t u64(std::int64_t n) { return static_cast<std::uint64_t>(n); }
+
+// What kivi_quantize and kivi_dequantize take: their buffers, how many items there are, and the arrays' shape.
+std::array<Argument, 11> arguments_of(const kv::KiviArrays& a, const std::array<Argument, 4>& buffers,
+                                      std::int64_t items) {
+  return {buffers[0],
+          buffers[1],
+          buffers[2],
+          buffers[3],
+          u64(items),
+          u64(a.depth()),
+          u64(a.lanes()),
+          u64(a.group),
+          u64(a.values ? a.head_dim : 1),
+          u64(a.values ? 1 : a.head_dim),
+          static_cast<std::int32_t>(a.wide)};
+}
 
 // Arrays with room of their own.
 struct OwnArrays {
@@ -137,17 +154,7 @@ void DeviceKivi::make_arrays(Kernels& k, const float* x, const kv::KiviArrays& t
     const Buffer codes = context_.make(n * a.code_bytes());
     const Buffer scales = context_.make(n * a.scale_bytes()), minima = context_.make(n * a.scale_bytes());
     const std::int64_t items = a.heads * a.depth() * a.groups();
-    const Argument arguments[] = {from,
-                                  codes,
-                                  scales,
-                                  minima,
-                                  u64(items),
-                                  u64(a.depth()),
-                                  u64(a.lanes()),
-                                  u64(a.group),
-                                  u64(a.values ? a.head_dim : 1),
-                                  u64(a.values ? 1 : a.head_dim),
-                                  static_cast<std::int32_t>(a.wide)};
+    const auto arguments = arguments_of(a, {from, codes, scales, minima}, items);
     launch(k.quantize, (items + kItems - 1) / kItems, arguments);
     context_.read(codes, 0, a.codes, n * a.code_bytes());
     context_.read(scales, 0, a.scales, n * a.scale_bytes());
@@ -165,17 +172,7 @@ void DeviceKivi::read_arrays(Kernels& k, const kv::KiviArrays& all, float* x) {
     const Buffer scales = upload(a.scales, n * a.scale_bytes()), minima = upload(a.minima, n * a.scale_bytes());
     const Buffer to = context_.make(n * x_bytes);
     const auto items = static_cast<std::int64_t>(n * a.code_bytes());
-    const Argument arguments[] = {codes,
-                                  scales,
-                                  minima,
-                                  to,
-                                  u64(items),
-                                  u64(a.depth()),
-                                  u64(a.lanes()),
-                                  u64(a.group),
-                                  u64(a.values ? a.head_dim : 1),
-                                  u64(a.values ? 1 : a.head_dim),
-                                  static_cast<std::int32_t>(a.wide)};
+    const auto arguments = arguments_of(a, {codes, scales, minima, to}, items);
     launch(k.dequantize, (items + kItems - 1) / kItems, arguments);
     context_.read(to, 0, reinterpret_cast<std::byte*>(x) + static_cast<std::size_t>(h) * x_bytes, n * x_bytes);
   }
