@@ -1,6 +1,7 @@
 // For tests on machines without AMX: its instructions end in SIGILL there, and a handler does what they would have
-// done. So the kernels that ship are what runs, instruction by instruction, with the checks that the processor makes
-// (Intel's manual, volume 2: LDTILECFG, TILELOADD, TILESTORED, TDPBSSD and their exceptions). Some microseconds each.
+// done. So the kernels that ship are what runs, instruction by instruction, with its checks of configurations and
+// shapes (Intel's manual, volume 2: LDTILECFG, TILELOADD, TILESTORED, TDPBSSD and their exceptions). Some microseconds
+// each.
 #pragma once
 
 #include "simd/isa.hpp"
