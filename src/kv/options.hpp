@@ -246,9 +246,9 @@ struct BorrowedRun {
 // (law 1). With lossless codecs both ways have the same bits.
 //
 // both: ascending; each token of such a run sees all of the run, besides what lies in front of it. REQUIRES: a run lies
-// in one slice, whole; layers have keys and values of their own, which are not latent, and no slopes.
+// in one slice, whole, and nothing of it is borrowed; layers have keys and values of their own, which are not latent, and no slopes.
 struct BothWays {
-  std::int64_t begin = 0;  // tokens [begin, end) of the sequence
+  std::int64_t begin = 0;  // tokens [begin, end) of the text
   std::int64_t end = 0;
   bool in_windows = false;  // in layers with a window alone; REQUIRES: the window holds the run
 };

@@ -32,8 +32,13 @@ bool Plan::next() {
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(
         {s.count - done_[i], (p.block + 1) * kPageTokens - p.position, layout_.next_seal(p.position) - p.position}));
-    for (const BothWays& b : s.both) {
+    for (BothWays b : s.both) {
       if (b.in_windows && layer_->shape.window == 0) continue;
+      if (s.sequence->borrowed) {
+        const Places& places = s.sequence->borrowed->places();
+        b.begin = places.first_from(b.begin);
+        b.end = places.first_from(b.end - 1) + 1;
+      }
       const std::int64_t border = p.position < b.begin ? b.begin : b.end;
       if (border <= p.position) continue;
       if (border == b.end) p.both = b;

@@ -62,7 +62,35 @@ Checks checks_of(const model::ModelSpec& spec, const BlendOptions& options) {
   return c;
 }
 
-BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options) {
+namespace {
+
+// The first of `rows` that ends behind `at`; its end: none.
+auto row_run_behind(std::span<const model::RowRun> rows, std::int64_t at) {
+  return std::find_if(rows.begin(), rows.end(), [&](const model::RowRun& r) { return at < r.end(); });
+}
+
+// Of a moved run what has no part of a run of rows.
+store::Moved::Run with_whole_rows(store::Moved::Run run, std::span<const model::RowRun> rows) {
+  for (auto r = row_run_behind(rows, run.begin); r != rows.end() && r->begin < run.end; ++r) {
+    const bool sure = r->block->count() >= model::kSureRows;
+    if (r->begin >= run.begin && r->end() <= run.end && sure) continue;
+    if (r->begin > run.begin) {
+      run.end = r->begin;
+      break;
+    }
+    const std::int64_t cut = std::min(r->end(), run.end) - run.begin, page = run.made_at / kPageTokens;
+    run.begin += cut;
+    run.made_at += cut;
+    run.pages.erase(run.pages.begin(), run.pages.begin() + std::min<std::ptrdiff_t>(run.made_at / kPageTokens - page,
+                                                                                    std::ssize(run.pages)));
+  }
+  return run;
+}
+
+}  // namespace
+
+BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options,
+                     std::span<const model::RowRun> rows) {
   KVASIR_CHECK(n > exact);
   BlendPlan plan{.exact = exact};
   std::int64_t at = exact;
@@ -72,14 +100,23 @@ BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& mov
   for (store::Moved::Run run : moved.runs) {
     KVASIR_CHECK(run.begin >= at);
     run.end = std::min(run.end, n - 1);
+    run = with_whole_rows(std::move(run), rows);
     // Forced rows are computed whether they are known or not, so a run that has no others is none.
     if (run.end - run.begin < std::max<std::int64_t>(store::kLeastSegment, 2 * options.forced_rows())) continue;
     run.pages.resize(static_cast<std::size_t>((run.made_at + run.end - run.begin - 1) / kPageTokens -
                                               run.made_at / kPageTokens + 1));
     compute(run.begin);
-    compute(run.begin + options.forced_rows());
-    plan.repaired += options.forced_rows();
-    plan.relocated += run.end - run.begin - options.forced_rows();
+    std::int64_t forced = 0;
+    for (auto r = row_run_behind(rows, at); at < run.end && forced < options.forced_rows(); ++at) {
+      if (r != rows.end() && at == r->begin) at = (r++)->end();
+      if (at == run.end) break;
+      plan.fresh.push_back(at);
+      ++forced;
+    }
+    for (auto r = row_run_behind(rows, run.begin); r != rows.end() && r->end() <= run.end; ++r)
+      plan.elements += r->block->count();
+    plan.repaired += forced;
+    plan.relocated += run.end - run.begin - forced;
     at = run.end;
     plan.runs.push_back(std::move(run));
   }
@@ -87,14 +124,23 @@ BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& mov
   return plan;
 }
 
+std::vector<model::RowRun> fresh_rows(const BlendPlan& plan, std::span<const model::RowRun> rows) {
+  std::vector<model::RowRun> fresh;
+  for (const model::RowRun& run : rows) {
+    const auto at = std::lower_bound(plan.fresh.begin(), plan.fresh.end(), run.begin);
+    if (at != plan.fresh.end() && *at == run.begin) fresh.push_back({at - plan.fresh.begin(), run.block});
+  }
+  return fresh;
+}
+
 double share_of_time(const BlendPlan& plan, std::int64_t n, const Checks& checks, const BlendOptions& options,
                      int layers) {
-  const double known = static_cast<double>(plan.relocated + plan.repaired);
+  const double known = static_cast<double>(plan.relocated + plan.repaired - plan.elements);
   double rows = static_cast<double>(plan.fresh.size());
   if (checks.first >= 0 && !plan.runs.empty()) {
     const double ratio = static_cast<double>(options.repaired_ratio());
     rows += ratio * known;
-    rows += static_cast<double>(plan.runs.back().end - plan.exact) * checks.first / layers;
+    rows += static_cast<double>(plan.runs.back().end - plan.exact - plan.elements) * checks.first / layers;
     if (checks.second > checks.first) rows += std::min(1.0, kCandidates * ratio) * known * checks.second / layers;
   }
   return rows / static_cast<double>(n - plan.exact);
@@ -211,9 +257,9 @@ class Comparison {
 
 }  // namespace
 
-std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
-                              const store::Moved& moved, const BlendPlan& plan, int layer, const AdoptedPages* borrowed,
-                              std::span<const float> adapters) {
+std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, const BlendText& text,
+                              const store::Moved& moved, const BlendPlan& plan, int layer,
+                              const AdoptedPages* borrowed) {
   if (plan.runs.empty()) return {};
   KVASIR_CHECK(kv::Cache::length(prefix) == plan.exact);
   kv::Cache& cache = engine.cache();
@@ -227,16 +273,26 @@ std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::s
     for (std::int64_t at = plan.exact; at < end; ++at) positions.push_back(at);
   }
   std::vector<std::int32_t> tokens;
-  for (const std::int64_t at : positions) tokens.push_back(ids[static_cast<std::size_t>(at)]);
+  for (const std::int64_t at : positions) tokens.push_back(text.ids[static_cast<std::size_t>(at)]);
   const auto most =
       static_cast<std::size_t>(std::min<std::int64_t>(engine.options().chunk, engine.forward().max_tokens()));
   kv::Sequence* const scout = cache.fork(prefix);
   try {
     if (borrowed) borrow(cache, scout, *borrowed, plan);
     for (std::size_t at = 0; at < tokens.size();) {
-      const std::size_t count = std::min(most, tokens.size() - at);
-      const model::Input input{
-          .sequence = scout, .tokens = std::span(tokens).subspan(at, count), .logits = 0, .adapters = adapters};
+      std::size_t count = std::min(most, tokens.size() - at);
+      // Rows that see each other are computed together. (Scheduler refuses those that are more than a step.)
+      const std::int64_t last = positions[at + count - 1];
+      const auto cut = row_run_behind(text.rows, last);
+      if (cut != text.rows.end() && cut->block->both_ways() && cut->begin <= last && last + 1 < cut->end())
+        count -= static_cast<std::size_t>(last + 1 - cut->begin);
+      KVASIR_CHECK(count > 0);
+      const model::Input input{.sequence = scout,
+                               .tokens = std::span(tokens).subspan(at, count),
+                               .logits = 0,
+                               .runs = text.rows,
+                               .at = positions[at],
+                               .adapters = text.adapters};
       engine.forward().look({&input, 1}, layer, [&](int, auto, const float*, const float* k, const float* v) {
         comparison.see(std::span(positions).subspan(at, count), k, v);
       });
@@ -251,17 +307,17 @@ std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::s
 }
 
 void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio) {
-  // Places of rows that are read as they are, with their positions.
+  // Places of tokens that are read as they are, with their positions. Nothing else is negative: it was not compared.
   std::vector<std::pair<std::size_t, std::int64_t>> rows;
   std::size_t at = 0;
   auto fresh = plan->fresh.begin();
   for (const store::Moved::Run& run : plan->runs)
     for (std::int64_t t = run.begin; t < run.end; ++t, ++at) {
       fresh = std::lower_bound(fresh, plan->fresh.end(), t);
-      if (fresh == plan->fresh.end() || *fresh != t) rows.emplace_back(at, t);
+      if ((fresh == plan->fresh.end() || *fresh != t) && deviations[at] >= 0) rows.emplace_back(at, t);
     }
   KVASIR_CHECK(at == deviations.size());
-  const double wanted = static_cast<double>(ratio) * static_cast<double>(at);
+  const double wanted = static_cast<double>(ratio) * (static_cast<double>(at) - static_cast<double>(plan->elements));
   const std::size_t count = std::min(rows.size(), static_cast<std::size_t>(std::floor(wanted + 1e-6)));
   const auto more = [&](const auto& a, const auto& b) {
     return deviations[a.first] != deviations[b.first] ? deviations[a.first] > deviations[b.first] : a.second < b.second;
@@ -298,19 +354,34 @@ void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages,
   cache.borrowing().borrow(sequence, runs, plan.fresh);
 }
 
-void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
-            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan, std::span<const float> adapters) {
+void repair(Engine& engine, const kv::Sequence& prefix, const BlendText& text, const store::Moved& moved,
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan) {
   const Checks checks = checks_of(engine.model().spec(), options);
   if (checks.first < 0) return;
   const float ratio = options.repaired_ratio();
-  std::vector<float> d = deviations(engine, prefix, ids, moved, *plan, checks.first, nullptr, adapters);
+  std::vector<float> d;
+  if (plan->elements == 0) {
+    d = deviations(engine, prefix, text, moved, *plan, checks.first);
+  } else {  // all tokens are compared, behind the rows as they are
+    BlendPlan compared = *plan;
+    compared.fresh.clear();
+    auto rows = row_run_behind(text.rows, plan->exact);
+    for (std::int64_t t = plan->exact; t < std::ssize(text.ids); ++t) {
+      while (rows != text.rows.end() && t >= rows->end()) ++rows;
+      const bool known =
+          rows != text.rows.end() && t >= rows->begin && !std::binary_search(plan->fresh.begin(), plan->fresh.end(), t);
+      if (!known) compared.fresh.push_back(t);
+    }
+    d = deviations(engine, prefix, text, moved, compared, checks.first, &pages);
+  }
   double sum = 0;
-  for (const float x : d) sum += static_cast<double>(x);
-  plan->deviation = d.empty() ? 0 : sum / static_cast<double>(d.size());
+  for (const float x : d) sum += static_cast<double>(std::max(x, 0.0f));
+  const auto compared = static_cast<std::int64_t>(d.size()) - plan->elements;
+  plan->deviation = compared > 0 ? sum / static_cast<double>(compared) : 0;
   if (checks.second > checks.first && kCandidates * ratio < 1) {
     BlendPlan wide = *plan;
     add_repairs(&wide, d, kCandidates * ratio);
-    d = deviations(engine, prefix, ids, moved, wide, checks.second, &pages, adapters);
+    d = deviations(engine, prefix, text, moved, wide, checks.second, &pages);
   }
   add_repairs(plan, d, ratio);
 }

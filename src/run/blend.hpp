@@ -55,12 +55,17 @@ struct BlendPlan {
   std::int64_t exact = 0;
   std::int64_t relocated = 0;  // rows of runs that are read as they are
   std::int64_t repaired = 0;   // rows of runs that are computed
+  std::int64_t elements = 0;   // of runs: rows of pictures and the like, which are read as they are, all of them
   double deviation = 0;        // mean of relocated rows, see deviations(); 0: they were not compared
 };
 
 // Runs of `moved` behind the exact tokens that pay: the last token is computed, and so is what lies between them.
-// Without repair yet: only forced rows are.
-BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options);
+// Without repair yet: only forced rows are. `rows`: those of the text that are no tokens. A run has all of such rows or
+// none, and they are never computed again: whoever has them need not encode the picture.
+BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options,
+                     std::span<const model::RowRun> rows = {});
+// Those of `rows` that the plan computes, by their places among its fresh tokens. REQUIRES: plan_blend saw them.
+std::vector<model::RowRun> fresh_rows(const BlendPlan& plan, std::span<const model::RowRun> rows);
 // Share of the time of computing [exact, n) that the plan will take, by rows and layers.
 double share_of_time(const BlendPlan& plan, std::int64_t n, const Checks& checks, const BlendOptions& options,
                      int layers);
@@ -85,19 +90,22 @@ class AdoptedPages {
 //   |k - k'|^2 / mean |k|^2 + |v - v'|^2 / mean |v|^2
 // k, v: computed behind the text that stands before them now, as far as that layer; k', v': the pages', turned. The
 // first `exact` tokens are those of `prefix`. With `borrowed` the text is the plan's: rows that are not fresh are read
-// as they are, and -1 stands for them. `adapters` as model::Input has them. Throws Error(kMemory) when cache or
-// sequences have no room.
-std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
+// as they are, and -1 stands for them. Throws Error(kMemory) when cache or sequences have no room.
+struct BlendText {
+  std::span<const std::int32_t> ids;
+  std::span<const model::RowRun> rows = {};  // as model::Input has them, and these
+  std::span<const float> adapters = {};
+};
+std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, const BlendText& text,
                               const store::Moved& moved, const BlendPlan& plan, int layer,
-                              const AdoptedPages* borrowed = nullptr, std::span<const float> adapters = {});
+                              const AdoptedPages* borrowed = nullptr);
 
-// Adds the rows with the largest deviations: `ratio` of those in runs that are not fresh yet, 1: all of them.
+// Adds the tokens with the largest deviations: `ratio` of those in runs that are not fresh yet, 1: all of them.
 void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio);
 
 // Both, as the options want it. Throws as deviations.
-void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
-            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan,
-            std::span<const float> adapters = {});
+void repair(Engine& engine, const kv::Sequence& prefix, const BlendText& text, const store::Moved& moved,
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan);
 
 // The sequence, of plan.exact tokens, gets the runs; what it computes next are plan.fresh. Throws Error(kMemory).
 void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages, const BlendPlan& plan);

@@ -80,7 +80,7 @@ struct BlendTest::Trial {
     const BlendPlan plan = plan_of({.reuse = "blend", .strategy = "none"});
     Held none(cache_);
     const int layer = model::check_layer(engine_.model().spec(), 0);
-    const std::vector<float> d = deviations(engine_, *none.sequence, ids_, moved_, plan, layer);
+    const std::vector<float> d = deviations(engine_, *none.sequence, {ids_}, moved_, plan, layer);
     double sum = 0;
     for (const float x : d) sum += static_cast<double>(x);
     return sum / static_cast<double>(std::max<std::size_t>(d.size(), 1));
@@ -91,7 +91,7 @@ struct BlendTest::Trial {
     BlendPlan plan = plan_of(o);
     Held s(cache_);
     const AdoptedPages pages(cache_, moved_, plan);
-    repair(engine_, *s.sequence, ids_, moved_, pages, o, &plan);
+    repair(engine_, *s.sequence, {ids_}, moved_, pages, o, &plan);
     borrow(cache_, s.sequence, pages, plan);
     Ids fresh;
     for (const std::int64_t at : plan.fresh) fresh.push_back(ids_[static_cast<std::size_t>(at)]);

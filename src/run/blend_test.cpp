@@ -189,7 +189,7 @@ TEST_P(BlendModel, RowsOfOneLayerAreTheSameAtEveryPlace) {
     ASSERT_EQ(plan.runs.size(), 2u);
     kv::Sequence* prefix = e->cache().create();
     if (exact > 0) e->feed(prefix, std::span(ids).first(static_cast<std::size_t>(exact)));
-    const std::vector<float> d = deviations(*e, *prefix, ids, known.moved, plan, 0);
+    const std::vector<float> d = deviations(*e, *prefix, {ids}, known.moved, plan, 0);
     e->cache().release(prefix);
     for (const float x : d) EXPECT_LT(x, 1e-9f);
     add_repairs(&plan, d, 0.1f * static_cast<float>(round));
@@ -226,7 +226,7 @@ TEST_P(BlendModel, RepairComesNearerToFullPrefillUntilItIsReached) {
     for (std::size_t i = 0; i < 4; ++i) {
       BlendPlan plan = plan_blend(0, static_cast<std::int64_t>(ids.size()), known.moved, {.first_rows = 0});
       kv::Sequence* none = e->cache().create();
-      add_repairs(&plan, deviations(*e, *none, ids, known.moved, plan, 1), ratios[i]);
+      add_repairs(&plan, deviations(*e, *none, {ids}, known.moved, plan, 1), ratios[i]);
       e->cache().release(none);
       const std::vector<float> got = blended(*e, ids, known, plan);
       double sum = 0;
@@ -257,7 +257,7 @@ TEST_P(BlendModel, ASecondLayerChoosesAmongThoseOfTheFirst) {
   const auto repaired = [&](BlendOptions how) {
     BlendPlan plan = none;
     const AdoptedPages pages(e->cache(), known.moved, plan);
-    repair(*e, *prefix, ids, known.moved, pages, how, &plan);
+    repair(*e, *prefix, {ids}, known.moved, pages, how, &plan);
     EXPECT_EQ(plan.repaired, 8 + 60);
     EXPECT_EQ(plan.relocated, 300 - 68);
     EXPECT_GT(plan.deviation, 0);
@@ -265,12 +265,12 @@ TEST_P(BlendModel, ASecondLayerChoosesAmongThoseOfTheFirst) {
   };
   const std::set<std::int64_t> both = repaired(o);
   BlendPlan wide = none;
-  const std::vector<float> first = deviations(*e, *prefix, ids, known.moved, wide, 1);
+  const std::vector<float> first = deviations(*e, *prefix, {ids}, known.moved, wide, 1);
   add_repairs(&wide, first, kCandidates * o.ratio);
   for (const std::int64_t t : both) EXPECT_TRUE(std::binary_search(wide.fresh.begin(), wide.fresh.end(), t)) << t;
   {
     const AdoptedPages pages(e->cache(), known.moved, wide);
-    const std::vector<float> second = deviations(*e, *prefix, ids, known.moved, wide, 3, &pages);
+    const std::vector<float> second = deviations(*e, *prefix, {ids}, known.moved, wide, 3, &pages);
     float chosen = 1e9f, left = -1;
     for (std::int64_t t = 148; t < 440; ++t) {
       const float d = second[static_cast<std::size_t>(t - 140)];

@@ -72,12 +72,14 @@ class Rows : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(reply.outcome.error, "");
     return reply;
   }
-  void start(const std::vector<std::string>& tiers = {"ram:?size=256MiB"}, std::int32_t chunk = 0) {
+  void start(const std::vector<std::string>& tiers = {"ram:?size=256MiB"}, std::int32_t chunk = 0,
+             const std::string& select = "all") {
     server_.reset();
     server_ = std::make_unique<Server>(
         GetParam(), tiers, store::Wrap{}, kBooks, DraftOptions{}, [](std::string s) { return s; },
         [&](EngineOptions& o, Engine::Needs&) {
           if (chunk > 0) o.chunk = chunk;
+          o.select = select;
         });
   }
 
@@ -216,6 +218,37 @@ TEST_P(Rows, SeeEachOther) {
   } catch (const Error& e) {
     EXPECT_NE(e.message().find("at 70 see each other and are 200, expected at most 196"), std::string::npos)
         << e.message();
+  }
+}
+
+// Selectors choose among rows as among the tokens that they were made of, in answers and in sparse prompts, warm and
+// cold; and among rows that see each other what is chosen does not depend on what was known.
+TEST_P(Rows, AreChosenAsTokensAre) {
+  const auto before = [&] { return text(0, 310); };
+  const auto among = [&] { return text(310, 420); };
+  const auto behind = [&] { return text(730, 300); };
+  for (const char* select : {"quest:block=16:local=64:budget=384:prompt=16", "keys:block=16:budget=128",
+                             "snapkv_window:block=16:budget=128"}) {
+    start({"ram:?size=256MiB"}, 0, select);
+    const Reply tokens = ask(Written().tokens(before()).tokens(among()).tokens(behind()), false);
+    EXPECT_NE(tokens.outcome.receipt.select, "") << select;
+    const auto prompt = [&] { return Written().tokens(before()).rows(block(among())).tokens(behind()); };
+    expect_equal_bits(ask(prompt(), false), tokens);
+    ask(prompt(), true);
+    expect_equal_bits(ask(prompt(), true), tokens);
+    store::Key name;
+    const auto picture = [&] {
+      return std::make_shared<const RowBlock>(name,
+                                              model::RowShape{.count = std::ssize(among()),
+                                                              .width = static_cast<int>(server_->model().spec().dim),
+                                                              .sight = model::Sight::kAll},
+                                              [rows = values(among())](model::RowWatch&) { return rows; });
+    };
+    const Reply cold = ask(Written().tokens(before()).rows(picture()).tokens(behind()), true),
+                warm = ask(Written().tokens(before()).rows(picture()).tokens(behind()), true);
+    EXPECT_GT(warm.outcome.receipt.reused_tokens, 0) << select;
+    expect_equal_bits(warm, cold);
+    EXPECT_NE(cold.tokens[0].logprob, tokens.tokens[0].logprob) << select;
   }
 }
 

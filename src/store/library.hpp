@@ -129,9 +129,9 @@ class Library {
                          std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
     passages_.remember(chain, tenant, ids, sealed_tokens, borders);
   }
-  Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
+  Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, const Segments::Scope& scope,
                    Deadline deadline) {
-    return passages_.find(tenant, ids, from, to, deadline);
+    return passages_.find(tenant, ids, scope, deadline);
   }
   const Notes& notes() const { return notes_; }  // about the model, under its fingerprint
   // Keeps a prompt, so that later searches that miss can say where they differ from it.

@@ -110,13 +110,13 @@ void Passages::remember(Chain& chain, std::string_view tenant, std::span<const s
   if (!begins.empty()) index_segments(std::string(tenant), whole, begins);
 }
 
-Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
+Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids, Segments::Scope scope,
                      Deadline deadline) {
   const double start = steady_seconds();
   Moved moved;
   learn(std::string(tenant));
-  const std::int64_t sinks = cache_.rules().sinks();
-  const auto matches = segments_.find(tenant, ids, from, to, sinks);
+  scope.skip = cache_.rules().sinks();
+  const auto matches = segments_.find(tenant, ids, scope);
   // Chunks that several runs lie in are read once.
   std::vector<Key> keys;
   std::map<Key, std::size_t> index;

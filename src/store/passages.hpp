@@ -46,10 +46,9 @@ class Passages {
   // others stored in tiers that cannot, which have an index (passages_index.cpp), as far as it is of `ids`.
   void learn(const std::string& tenant);
   void learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline);
-  // Looks for tokens [from, to) of `ids` at any place of what is known, with the chunks that they lie in. Ids are
-  // compared with those of the chunks. In the caller's thread, until the deadline.
-  Moved find(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
-             Deadline deadline);
+  // Looks for elements of `ids` at any place of what is known, with the chunks that they lie in. Ids are compared with
+  // those of the chunks. scope.skip is found here. In the caller's thread, until the deadline.
+  Moved find(std::string_view tenant, std::span<const std::int32_t> ids, Segments::Scope scope, Deadline deadline);
 
  private:
   // REQUIRES: stored_mutex_ is held.

@@ -99,8 +99,12 @@ std::vector<std::int64_t> Segments::add(std::string_view tenant, std::span<const
     break;
   }
   make_room(ids.size());
-  auto text =
-      std::make_shared<Text>(Text{std::string(tenant), {ids.begin(), ids.end()}, {keys.begin(), keys.end()}, ++clock_});
+  const auto row = std::find_if(ids.begin(), ids.end(), [](std::int32_t id) { return id < 0; });
+  auto text = std::make_shared<Text>(Text{.tenant = std::string(tenant),
+                                          .ids = {ids.begin(), ids.end()},
+                                          .keys = {keys.begin(), keys.end()},
+                                          .tokens = row - ids.begin(),
+                                          .used = ++clock_});
   texts_.push_back(text);
   tokens_ += ids.size();
   const std::vector<std::int64_t> cuts = cut_segments(ids, borders);
@@ -131,7 +135,8 @@ bool Segments::knows(std::string_view tenant, std::span<const std::int32_t> ids)
 }
 
 std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<const std::int32_t> ids,
-                                            std::int64_t from, std::int64_t to, std::int64_t skip) {
+                                            const Scope& scope) {
+  const auto [from, to, skip, behind_rows] = scope;
   std::vector<Match> matches;
   const std::lock_guard lock(mutex_);
   if (anchors_.empty() || to - from < kLeastSegment) return matches;
@@ -146,7 +151,7 @@ std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<c
       for (auto a = found->second.rbegin(); a != found->second.rend(); ++a) {  // the newest first
         const std::shared_ptr<Text> text = a->text.lock();
         if (!text || !text->known || text->tenant != tenant) continue;
-        const auto n = static_cast<std::int64_t>(text->ids.size());
+        const std::int64_t n = behind_rows ? std::ssize(text->ids) : text->tokens;
         const auto same = [&](std::int64_t i, std::int64_t j) {
           return id(i) == text->ids[static_cast<std::size_t>(j)];
         };

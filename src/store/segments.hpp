@@ -62,6 +62,7 @@ class Segments {
     std::string tenant;
     std::vector<std::int32_t> ids;  // whole pages
     std::vector<Key> keys;          // of these chunks
+    std::int64_t tokens = 0;        // in front of the first id that is none: a row of a picture (model/rows.hpp)
     std::uint64_t used = 0;         // when it was last found or added
     bool known = true;              // not forgotten, though a match may still hold it
   };
@@ -75,10 +76,14 @@ class Segments {
   // Returns where its segments begin that are new: those of the text that it goes on from are not.
   std::vector<std::int64_t> add(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const Key> keys,
                                 std::span<const std::int64_t> borders = {});
-  // Matches of at least kLeastSegment tokens within [from, to) of `ids`, ascending, the longest at every place. The
-  // first `skip` tokens of a text are no part of any: they have no pages.
-  std::vector<Match> find(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from,
-                          std::int64_t to, std::int64_t skip);
+  // Where a prompt is looked at, and which parts of texts.
+  struct Scope {
+    std::int64_t from, to;    // elements of the prompt
+    std::int64_t skip = 0;    // the first ones of a text are no part of any match: they have no pages
+    bool behind_rows = true;  // false: of texts with rows what stands in front of the first one
+  };
+  // Matches of at least kLeastSegment elements, ascending, the longest at every place.
+  std::vector<Match> find(std::string_view tenant, std::span<const std::int32_t> ids, const Scope& scope);
   // Some text has a segment that begins with the first kLeastSegment of `ids`.
   bool knows(std::string_view tenant, std::span<const std::int32_t> ids) const;
   // Chunks of it are gone: it is not found any more.

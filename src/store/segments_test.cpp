@@ -79,7 +79,7 @@ TEST(Segments, PassagesAreFoundAtEveryOffset) {
     for (const std::int64_t begin : {4, 5, 200, 650}) {
       const std::int64_t end = begin + 500;
       const Ids prompt = random_ids(in_front, 5) + Ids(text.begin() + begin, text.begin() + end) + random_ids(90, 6);
-      const auto matches = segments.find("", prompt, 0, size(prompt), 4);
+      const auto matches = segments.find("", prompt, {0, size(prompt), 4});
       ASSERT_EQ(matches.size(), 1u);
       EXPECT_EQ(matches[0].begin, in_front);
       EXPECT_EQ(matches[0].end, in_front + 500);
@@ -91,7 +91,7 @@ TEST(Segments, FirstTokensWithoutPagesAreLeftOut) {
   const Ids text = random_ids(512, 7);
   Segments segments;
   segments.add("", text, keys_of(text));
-  const auto matches = segments.find("", text, 0, 512, 4);
+  const auto matches = segments.find("", text, {0, 512, 4});
   ASSERT_EQ(matches.size(), 1u);
   EXPECT_EQ(matches[0].begin, 4);
   EXPECT_EQ(matches[0].made_at, 4);
@@ -109,7 +109,7 @@ TEST(Segments, ShuffledDocumentsAreFoundWhole) {
   segments.add("", source, keys_of(source));
   std::int64_t found = 0;
   std::int64_t last = 0;
-  for (const auto& m : segments.find("", prompt, 0, size(prompt), 4)) {
+  for (const auto& m : segments.find("", prompt, {0, size(prompt), 4})) {
     EXPECT_GE(m.begin, last);
     last = m.end;
     found += m.end - m.begin;
@@ -123,9 +123,9 @@ TEST(Segments, TenantsDoNotMeet) {
   const Ids text = random_ids(512, 11);
   Segments segments;
   segments.add("a", text, keys_of(text, "a"));
-  EXPECT_TRUE(segments.find("b", text, 0, 512, 0).empty());
-  EXPECT_TRUE(segments.find("", text, 0, 512, 0).empty());
-  EXPECT_EQ(segments.find("a", text, 0, 512, 0).size(), 1u);
+  EXPECT_TRUE(segments.find("b", text, {0, 512, 0}).empty());
+  EXPECT_TRUE(segments.find("", text, {0, 512, 0}).empty());
+  EXPECT_EQ(segments.find("a", text, {0, 512, 0}).size(), 1u);
 }
 
 TEST(Segments, WhatIsKnownIsNotKeptTwiceAndTheOldestGoesFirst) {
@@ -141,15 +141,15 @@ TEST(Segments, WhatIsKnownIsNotKeptTwiceAndTheOldestGoesFirst) {
   EXPECT_EQ(segments.tokens(), 128u * 6);
   const Ids other = random_ids(128 * 4, 14);
   segments.add("", other, keys_of(other));
-  EXPECT_EQ(segments.find("", longer, 0, size(longer), 0).size(), 1u);  // used last
+  EXPECT_EQ(segments.find("", longer, {0, size(longer), 0}).size(), 1u);  // used last
   const Ids third = random_ids(128 * 2, 15);
   segments.add("", third, keys_of(third));
   EXPECT_LE(segments.tokens(), 128u * 10);
-  EXPECT_TRUE(segments.find("", other, 0, size(other), 0).empty());
-  const auto match = segments.find("", third, 0, size(third), 0);
+  EXPECT_TRUE(segments.find("", other, {0, size(other), 0}).empty());
+  const auto match = segments.find("", third, {0, size(third), 0});
   ASSERT_EQ(match.size(), 1u);
   segments.forget(match[0].text);
-  EXPECT_TRUE(segments.find("", third, 0, size(third), 0).empty());
+  EXPECT_TRUE(segments.find("", third, {0, size(third), 0}).empty());
 }
 
 // Against a search that compares every pair of places.
@@ -166,7 +166,7 @@ TEST(Segments, RandomPromptsAgainstASlowSearch) {
                random_ids(static_cast<int>(rng() % 20), static_cast<unsigned>(rng()));
     }
     std::int64_t last = 0;
-    for (const auto& m : segments.find("", prompt, 0, size(prompt), 4)) {
+    for (const auto& m : segments.find("", prompt, {0, size(prompt), 4})) {
       EXPECT_GE(m.begin, last);
       EXPECT_GE(m.made_at, 4);
       EXPECT_GE(m.end - m.begin, kLeastSegment);

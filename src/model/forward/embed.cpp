@@ -47,9 +47,10 @@ void Embedder::embed(std::span<const Input> inputs) {
       const std::int32_t id = in.tokens[static_cast<std::size_t>(i)];
       float* const x = step_.scratch.x + row_at * dim;
       if (id < 0) {
-        const RowRun& run = run_at(in.runs, in.at + i);
-        std::copy_n(run.block->row(in.at + i - run.begin), dim, x);
-        if (run.block->deep() > 0) deep_.push_back({row_at, run.block.get(), in.at + i - run.begin});
+        const std::int64_t position = step_.positions[static_cast<std::size_t>(row_at)];
+        const RowRun& run = run_at(in.runs, position);
+        std::copy_n(run.block->row(position - run.begin), dim, x);
+        if (run.block->deep() > 0) deep_.push_back({row_at, run.block.get(), position - run.begin});
       } else {
         row(id, x);
       }

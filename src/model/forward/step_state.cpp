@@ -60,17 +60,21 @@ int StepState::begin(std::span<const Input> inputs) {
     KVASIR_CHECK((in.sequence != nullptr) == (cache != nullptr || reader != nullptr) && (!reader || count == 1));
     for (int i = 0; i < count; ++i) {
       positions.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
-      KVASIR_CHECK(in.runs.empty() || positions.back() == in.at + i);
       if (spec.has_places()) places.push_back(position_of(in.runs, positions.back()));
     }
     rows += count;
     wanted += in.logits;
     const std::size_t first = both.size();  // it never moves: there are no more runs than rows
-    for (const RowRun& run : in.runs)
-      if (run.block->both_ways() && run.begin < in.at + count && run.end() > in.at) {
-        KVASIR_CHECK(run.begin >= in.at && run.end() <= in.at + count);
-        both.push_back({run.begin, run.end(), run.block->sight() == Sight::kAllInWindows});
-      }
+    const std::span<const std::int64_t> own = std::span(positions).last(in.tokens.size());
+    KVASIR_CHECK(in.runs.empty() || own.front() == in.at);
+    for (const RowRun& run : in.runs) {
+      if (!run.block->both_ways()) continue;
+      const auto begin = std::lower_bound(own.begin(), own.end(), run.begin);
+      if (begin == own.end() || *begin >= run.end()) continue;
+      KVASIR_CHECK(*begin == run.begin && own.end() - begin >= run.block->count() &&
+                   *(begin + run.block->count() - 1) == run.end() - 1);
+      both.push_back({run.begin, run.end(), run.block->sight() == Sight::kAllInWindows});
+    }
     slices.back().both = std::span(both).subspan(first);
   }
   KVASIR_CHECK(rows >= 1 && rows <= max_tokens);

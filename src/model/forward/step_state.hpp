@@ -27,7 +27,7 @@ struct Input {
   const float* states = nullptr;
   std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
   std::span<const RowRun> runs = {};     // of the text, with the rows that stand in it ...
-  std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens
+  std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens; all where cache says
   std::span<const float> adapters = {};  // scales of the model's adapters; empty: Adapters::scales
 };
 

@@ -9,14 +9,16 @@ namespace kvasir::run {
 
 bool Job::lacks_rows() const {
   if (!sequence) return false;
-  for (const model::RowRun& run : asked.request.runs)
-    if (cached() < run.end()) return cached() >= run.begin && !run.block->ready();
+  const auto [ahead, passed] = way();
+  for (const model::RowRun& run : ahead)
+    if (passed < run.end()) return passed >= run.begin && !run.block->ready();
   return false;
 }
 
 std::int64_t Job::rows_end(std::int64_t end) const {
-  for (const model::RowRun& run : asked.request.runs)
-    if (cached() < run.end() && run.begin < end && !run.block->ready()) return std::max(run.begin, cached());
+  const auto [ahead, passed] = way();
+  for (const model::RowRun& run : ahead)
+    if (passed < run.end() && run.begin < end && !run.block->ready()) return std::max(run.begin, passed);
   return end;
 }
 
@@ -31,8 +33,9 @@ std::string AwaitedRows::want(Job& job) {
   if (rows.since > 0) job.outcome.receipt.rows.wait_seconds += now - rows.since;
   rows.since = 0;
   if (job.waits()) return {};  // what it begins with may spare it some
-  for (const model::RowRun& run : job.asked.request.runs) {
-    if (run.end() <= job.cached() || run.block->ready()) continue;
+  const auto [ahead, passed] = job.way();
+  for (const model::RowRun& run : ahead) {
+    if (run.end() <= passed || run.block->ready()) continue;
     if (std::find(rows.wanted.begin(), rows.wanted.end(), run.block) != rows.wanted.end()) continue;
     try {
       loader_.want(run.block);
@@ -78,6 +81,7 @@ void AwaitedRows::count(Job& job) {
     out.count += run.block->count();
     out.reused += std::clamp<std::int64_t>(job.outcome.receipt.reused_tokens - run.begin, 0, run.block->count());
   }
+  out.reused += job.blended.known_rows;
 }
 
 }  // namespace kvasir::run

@@ -19,6 +19,16 @@ void add_span(Receipt& receipt, std::int64_t begin, std::int64_t end, const char
   if (end > begin) receipt.spans.push_back({begin, end, source});
 }
 
+// Where the first rows stand that the plan computes in front of a run of its own, and that are not there yet; -1: none.
+std::int64_t first_awaited(const BlendPlan& plan, std::span<const model::RowRun> rows) {
+  if (plan.runs.empty()) return -1;
+  for (const model::RowRun& run : fresh_rows(plan, rows)) {
+    const std::int64_t at = plan.fresh[static_cast<std::size_t>(run.begin)];
+    if (at < plan.runs.back().begin && !run.block->ready()) return at;
+  }
+  return -1;
+}
+
 }  // namespace
 
 Blending::Blending(Engine& engine, const BlendOptions& options, store::Library* library)
@@ -86,19 +96,30 @@ void Blending::relocate(Job& job) {
   b.asked = true;
   b.strategy = o.strategy;
   b.refused = unfit_;
-  if (!job.asked.request.runs.empty()) b.refused = "the prompt has rows, which are found where they stand";
   if (o.repaired_ratio() >= 1) b.refused = "every row would be computed again, so all are, exactly";
   if (!b.refused.empty()) return;
+  const std::vector<model::RowRun>& rows = job.asked.request.runs;
   const std::int64_t exact = job.cached(), n = job.length();
-  const store::Moved moved = library_->find_moved(job.space, job.ids, exact, n - 1, store::within(kFindTime));
+  // With positions of three parts what stands behind a picture is not turned by how far its elements moved.
+  const bool placed = spec.has_places() && !rows.empty();
+  const std::int64_t to = placed ? std::max(exact, std::min(n - 1, rows.front().begin)) : n - 1;
+  store::Moved moved = library_->find_moved(
+      job.space, job.ids, {.from = exact, .to = to, .behind_rows = !spec.has_places()}, store::within(kFindTime));
   b.lost_tokens = moved.lost;
-  BlendPlan plan = plan_blend(exact, n, moved, o);
-  if (plan.runs.empty()) {
+  BlendPlan plan = plan_blend(exact, n, moved, o, rows);
+  if (const auto lacks = first_awaited(plan, rows); lacks >= 0 && o.repaired_ratio() > 0) {
+    // What stands behind it cannot be compared yet.
+    std::erase_if(moved.runs, [&](const store::Moved::Run& run) { return run.begin > lacks; });
+    plan = plan_blend(exact, n, moved, o, rows);
+    if (plan.runs.empty()) b.refused = "what is known at another place stands behind a picture that is not encoded yet";
+  }
+  if (b.refused.empty() && plan.runs.empty()) {
     b.refused = "nothing behind the first " + std::to_string(exact) + " tokens is known at another place";
+    if (placed) b.refused += ", and nothing behind a picture can be read elsewhere (M-RoPE)";
     if (moved.lost > 0)
       b.refused += ", but for " + std::to_string(moved.lost) + " whose pages were evicted or did not come in time";
-    return;
   }
+  if (!b.refused.empty()) return;
   if (o.strategy == "blend") {
     if (!recall())
       b.refused = proof_failed_.empty()
@@ -119,7 +140,7 @@ void Blending::relocate(Job& job) {
   }
   try {
     const AdoptedPages pages(engine_.cache(), moved, plan);
-    repair(engine_, *job.sequence, job.ids, moved, pages, o, &plan, job.adapters);
+    repair(engine_, *job.sequence, {.ids = job.ids, .rows = rows, .adapters = job.adapters}, moved, pages, o, &plan);
     borrow(engine_.cache(), job.sequence, pages, plan);
   } catch (const Error& e) {
     if (e.code() != Code::kMemory && e.code() != Code::kIo) throw;  // kIo: weights that are streamed
@@ -127,6 +148,8 @@ void Blending::relocate(Job& job) {
     return;
   }
   for (const std::int64_t at : plan.fresh) job.blended.ids.push_back(job.ids[static_cast<std::size_t>(at)]);
+  job.blended.runs = fresh_rows(plan, rows);
+  job.blended.known_rows = plan.elements;
   std::int64_t at = exact;
   for (const store::Moved::Run& run : plan.runs) {
     if (run.begin >= job.prompt) break;  // a preempted job's answer

@@ -60,6 +60,8 @@ struct Job {
   // Of Blending, with text that was relocated: what is computed of it, in order; its tokens do not follow each other.
   struct Blended {
     std::vector<std::int32_t> ids;
+    std::vector<model::RowRun> runs;  // among them, by their places in `ids`
+    std::int64_t known_rows = 0;      // of other runs
     std::size_t done = 0;
     bool on() const { return !ids.empty(); }
     bool pending() const { return done < ids.size(); }
@@ -86,9 +88,19 @@ struct Job {
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
   std::int64_t written() const { return answer ? answer->size() : 0; }  // tokens of the answer
   bool waits() const { return leader.job || kept.search; }
+  // Elements that it computes in a row, of which the first `done` are there, and the runs of rows among these: its
+  // text, or what is blended of it.
+  struct Way {
+    std::span<const model::RowRun> runs;
+    std::int64_t done;
+  };
+  Way way() const {
+    return blended.pending() ? Way{blended.runs, static_cast<std::int64_t>(blended.done)}
+                             : Way{asked.request.runs, cached()};
+  }
   // The next rows are not computed yet (AwaitedRows).
   bool lacks_rows() const;
-  // How far up to `end` all rows are there.
+  // How far up to `end` of its way all rows are there.
   std::int64_t rows_end(std::int64_t end) const;
   bool runs() const { return !over && !waits() && !lacks_rows(); }
   // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a

@@ -163,9 +163,8 @@ void Reuse::offer_prompt(Job& job) {
   std::vector<std::int64_t> borders = job.asked.partings;
   borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
   std::sort(borders.begin(), borders.end());
-  if (job.asked.request.runs.empty())  // texts with rows are found where they stand
-    library_->remember_segments(*job.kept.chain, job.space, job.ids,
-                                engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
+  library_->remember_segments(*job.kept.chain, job.space, job.ids,
+                              engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 

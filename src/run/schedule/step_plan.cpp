@@ -9,8 +9,8 @@ namespace {
 
 // As many of a job's next `count` elements, or more, that no run is cut whose rows see each other; 0: there is no room.
 std::int64_t whole_runs(const Job& job, std::int64_t count, std::int64_t room) {
-  const std::int64_t begin = job.cached();
-  for (const model::RowRun& run : job.asked.request.runs) {
+  const auto [runs, begin] = job.way();
+  for (const model::RowRun& run : runs) {
     if (!run.block->both_ways() || run.begin >= begin + count || run.end() <= begin + count) continue;
     if (run.begin > begin) return run.begin - begin;
     return run.block->count() <= room ? run.block->count() : 0;
@@ -25,7 +25,7 @@ void StepPlan::add(Job& job, std::int64_t count) {
                      .tokens = job.next(),
                      .decode = job.decodes(),
                      .runs = job.asked.request.runs,
-                     .at = job.cached(),
+                     .at = kv::Cache::position(*job.sequence, 0),
                      .adapters = job.adapters};
   if (const int drafted = job.drafted(); drafted > 0) {
     input.tokens = job.draft->fed;
@@ -122,8 +122,7 @@ void StepPlanner::plan_prompts() {
       const std::int64_t cut = (rows + part) % PromptPace::kFewest;
       if (part > PromptPace::kFewest && 4 * cut <= part) part -= cut;
     }
-    const std::int64_t count =
-        job->blended.pending() ? std::min(part, left) : whole_runs(*job, stop_of(*job, part) - job->cached(), room);
+    const std::int64_t count = whole_runs(*job, stop_of(*job, part) - job->way().done, room);
     --others;
     if (count < 1) continue;  // a picture for which there is no room beside the others
     plan_.add(*job, count);
@@ -138,6 +137,7 @@ void StepPlanner::plan_prompts() {
 // How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
 // Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
 std::int64_t StepPlanner::stop_of(const Job& job, std::int64_t most) const {
+  if (job.blended.pending()) return job.rows_end(std::min(std::ssize(job.blended.ids), job.way().done + most));
   const std::int64_t stop = sharing_.stop_of(job, job.rows_end(std::min(job.length(), job.cached() + most)));
   const auto& points = job.kept.checkpoints;
   if (points.empty() || points.back() >= stop || cache_.rules().keeps_tail(stop, points.back())) return stop;
