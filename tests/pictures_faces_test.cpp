@@ -291,6 +291,35 @@ TEST_P(PictureFaces, SwappedPicturesAreNeverTakenForEachOther) {
   EXPECT_EQ(logprobs(server.chat(both(a, a), {{"reuse", false}})), logprobs(aa));
 }
 
+// A document that stands behind another text brings its picture with it: nothing is encoded again.
+TEST_P(PictureFaces, DocumentsThatMovedBringTheirPictures) {
+  PictureServer server(options());
+  const auto prose = [](int seed, std::size_t n) {
+    std::string text;
+    for (std::size_t i = 0; i < n; ++i)
+      text += static_cast<char>('b' + (i * i + 31 * i * static_cast<std::size_t>(seed)) % 23);
+    return text;
+  };
+  const auto ask = [&](const std::string& front, const char* file, const Json& more) {
+    return server.chat(list(says("user", list(part(front + prose(1, 330)), picture(png(file)), part(prose(2, 420))))),
+                       more);
+  };
+  ask("One.", "64x64.png", {{"max_tokens", 2}});
+  EXPECT_EQ(server.stats().encoded, 1);
+  const Json blends{{"reuse", "blend"}, {"blend", {{"strategy", "first_rows"}, {"first_rows", 4}}}};
+  const Json moved = ask("Two, which is longer.", "64x64.png", blends);
+  const Json& receipt = moved["kvasir"];
+  EXPECT_TRUE(receipt["blend"]["refused"].is_null()) << receipt["blend"];
+  EXPECT_GT(receipt["blend"]["relocated_tokens"], 400) << receipt["blend"];
+  EXPECT_EQ(receipt["rows"]["reused"], receipt["rows"]["count"]);
+  EXPECT_EQ(server.stats().encoded, 1);
+  // Another picture of the same size does not move: what stands around it does.
+  const Json other = ask("Three, the longest of all of them.", "97x53.png", blends);
+  EXPECT_EQ(other["kvasir"]["rows"]["reused"], 0);
+  EXPECT_GT(other["kvasir"]["blend"]["relocated_tokens"], 150) << other["kvasir"]["blend"];
+  EXPECT_EQ(server.stats().encoded, 2);
+}
+
 TEST_P(PictureFaces, ResultsOfToolsStreamsDraftsBlendingAndShifts) {
   cli::ServingOptions o = options();
   o.drafts.draft = {"lookup"};
