@@ -15,6 +15,7 @@ export interface Receipt {
   miss: string | null;
   miss_at: { token: number; message?: number; role?: string; byte?: number } | null;
   notes?: string[];
+  rows?: { count: number; reused: number; waited: number; wait_seconds: number };  // of pictures and sounds
 }
 export interface Usage { prompt_tokens: number; completion_tokens: number }
 export interface Call { id: string; type: 'function'; function: { name: string; arguments: string } }

@@ -153,6 +153,8 @@ export function effect(end: End, model: Model | null): HTMLElement {
   const reused = r.spans.find((s) => s.source !== 'computed');
   return h('div', { className: 'effect' }, strip, h('div', { className: 'legend' },
     line(reused ? originOf(reused.source) : 'memory', 'reused', r.reused_tokens, loaded),
+    r.rows && line(r.rows.reused ? 'memory' : 'computed', 'of pictures and sounds', r.rows.count, `${r.rows.reused} reused`,
+      r.rows.waited > 0 ? `waited ${seconds(r.rows.wait_seconds)} for the others` : ''),
     line('computed', 'computed', r.computed_tokens, `first token ${seconds(r.queue_seconds + r.prefill_seconds)}`),
     line('generated', 'generated', end.usage.completion_tokens, seconds(r.decode_seconds)),
     plain > 0 && line('kept', 'kept', all, `${bytes(kept)} of ${bytes(all * plain + r.state_bytes)} in 16 bits`)));

@@ -210,9 +210,18 @@ test('pictures are picked, pasted and dropped, shown, and sent as parts', async 
   const sent = [];
   await other.route('**/v1/chat/completions', (route) => {
     sent.push(route.request().postDataJSON().messages);
+    // The second question finds the pictures of the first.
+    const known = sent.length > 1 ? 12 : 0;
+    const receipt = {
+      spans: [{ begin: 0, end: 20, source: known ? 'memory' : 'computed' }], reused_tokens: known, computed_tokens: 20 - known,
+      pages: { reused: 0, computed: 0, sealed: 0 }, loaded_bytes: 0, state_bytes: 0, load_seconds: 0, queue_seconds: 0, prefill_seconds: 1,
+      decode_seconds: 1, miss: null, miss_at: null, rows: { count: 12, reused: known, waited: known ? 0 : 2, wait_seconds: known ? 0 : 3 },
+    };
+    const last = { choices: [], usage: { prompt_tokens: 20, completion_tokens: 3 }, kvasir: receipt };
     return route.fulfill({
       contentType: 'text/event-stream',
-      body: 'data: {"choices": [{"index": 0, "delta": {"content": "A dot."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n',
+      body: 'data: {"choices": [{"index": 0, "delta": {"content": "A dot."}, "finish_reason": "stop"}]}\n\n' +
+        `data: ${JSON.stringify(last)}\n\ndata: [DONE]\n\n`,
     });
   });
   await other.goto(server.url + '/');
@@ -241,6 +250,10 @@ test('pictures are picked, pasted and dropped, shown, and sent as parts', async 
   await other.waitForFunction(() => document.querySelectorAll('article.assistant').length === 2);
   for (let i = 0; sent.length < 2 && i < 250; ++i) await new Promise((done) => setTimeout(done, 20));  // it comes behind the answer's place
   assert.deepEqual([sent[1].length, sent[1][0].content[0], sent[1][2]], [3, picture, { role: 'user', content: 'And now?' }]);
+  await other.waitForFunction(() => document.querySelectorAll('.effect').length === 2);
+  const effects = await other.locator('.effect').allTextContents();
+  assert.match(effects[0], /of pictures and sounds 12 tokens · 0 reused · waited 3.00 s for the others/);
+  assert.match(effects[1], /of pictures and sounds 12 tokens · 12 reused(?! · waited)/);
   await other.evaluate(() => {
     const data = new DataTransfer();
     data.items.add(new File(['x'], 'x.pdf', { type: 'application/pdf' }));
