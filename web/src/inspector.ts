@@ -153,7 +153,7 @@ export function effect(end: End, model: Model | null): HTMLElement {
   const reused = r.spans.find((s) => s.source !== 'computed');
   return h('div', { className: 'effect' }, strip, h('div', { className: 'legend' },
     line(reused ? originOf(reused.source) : 'memory', 'reused', r.reused_tokens, loaded),
-    r.rows && line(r.rows.reused ? 'memory' : 'computed', 'of pictures and sounds', r.rows.count, `${r.rows.reused} reused`,
+    r.rows && line(reused && r.rows.reused ? originOf(reused.source) : 'computed', 'of pictures and sounds', r.rows.count, `${r.rows.reused} reused`,
       r.rows.waited > 0 ? `waited ${seconds(r.rows.wait_seconds)} for the others` : ''),
     line('computed', 'computed', r.computed_tokens, `first token ${seconds(r.queue_seconds + r.prefill_seconds)}`),
     line('generated', 'generated', end.usage.completion_tokens, seconds(r.decode_seconds)),

@@ -276,12 +276,21 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
       const auto before = prompt.first(prompt.size() - question);
       const auto read = [&](const std::string& spec) { return known.at(spec).read(before, [&] { poll(i, total); }); };
+      // Where the prompt's last tokens vote (`window`), they are read with the selector: their queries are wanted.
+      const auto read_with_votes = [&](const std::string& spec, std::size_t votes) {
+        const auto front = before.first(before.size() - votes);
+        kv::Sequence* sequence = known.at("all").read(front, [&] { poll(i, total); });
+        cache.set_selection(sequence, spec);
+        reader.append(sequence, before.subspan(front.size()), [&] { poll(i, total); });
+        return sequence;
+      };
       kv::Sequence* base = nullptr;  // what was read with dense attention, if any selector goes on behind it
       for (const std::string& spec : groups[g]) {
         if (spec == "all" && g > 0) continue;  // the same as in the group before
         const bool anew = spec != "all" && known.count(spec) > 0;
+        const auto votes = std::min(before.size(), static_cast<std::size_t>(kv::parse_select(spec, "--select").window));
         if (!anew && !base) base = read("all");
-        kv::Sequence* sequence = anew ? read(spec) : cache.fork(*base);
+        kv::Sequence* sequence = anew ? read(spec) : votes > 0 ? read_with_votes(spec, votes) : cache.fork(*base);
         cache.set_selection(sequence, spec);
         reader.decode(sequence, prompt.last(question).first(question - 1));
         kv::SelectionStats::Layer begins;

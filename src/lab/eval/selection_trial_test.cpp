@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -69,6 +70,24 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
       EXPECT_LT(*r.mean_mass(), 1) << r.select;
     }
   }
+  for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
+}
+
+// The prompt's last tokens vote though one token alone is asked with: their queries are there. Without any, the
+// answer's first token votes, as it does for snapkv.
+TEST(SelectionTrial, WindowsOfThePromptVote) {
+  const std::vector<std::string> specs{"snapkv_window:block=16:budget=96:local=16",
+                                       "snapkv:block=16:budget=96:local=16",
+                                       "snapkv_window:block=16:budget=96:local=16:window=0"};
+  Subject subject = subject_for(specs, "f16");
+  const auto probes =
+      task_probes(subject.tokenizer(), "needle", {480}, {20, 80}, 2, {.ctx = 512, .seed = 5, .distractors = 3});
+  subject.load({});
+  std::map<std::string, std::map<double, double>> logprobs;
+  for (const SelectedRow& r : measure_selected(subject, specs, probes, 1, [](std::int64_t, std::int64_t) {}).rows)
+    logprobs[r.select][r.depth] = r.logprob;
+  EXPECT_NE(logprobs.at(specs[0]), logprobs.at(specs[1]));
+  EXPECT_EQ(logprobs.at(specs[2]), logprobs.at(specs[1]));
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
 }
 
