@@ -4,7 +4,7 @@
 usage: golden_folders.py OUT [NAME ...]
 
 Writes OUT/NAME.json (config.json and the tensors, whose values are computed from their names) and OUT/NAME.logits.f32 of
-tests/golden/tokens.json. With FOLDERS in the environment the folders themselves are kept there: `kvasir quantize` makes of
+tests/golden/tokens.json, of models with PREFIX also OUT/NAME.prefix.f32. With FOLDERS in the environment the folders themselves are kept there: `kvasir quantize` makes of
 some the golden models of architectures that only folders have. A value is offset + 2^exponent u, u from -1 to 1 in steps of 2^-10 by a hash of the
 tensor's name and the element's number; tests/golden_folder_fixture.hpp makes the same. Needs torch and transformers 5.24.
 """
@@ -339,6 +339,9 @@ def rule(name, tensor):
 LEVELS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
 
 
+PREFIX = {"hrm_text": 20}
+
+
 def mxfp4(name, tensor):
     """Blocks and scales in place of matrices (experts, inputs, outputs), and what they are."""
     count, inputs, outputs = tensor.shape
@@ -376,6 +379,9 @@ def write(name, settings, ids, out):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0].numpy()
+            if name in PREFIX:  # the first tokens see each other both ways
+                marks = torch.tensor([[int(i < PREFIX[name]) for i in range(len(ids))]])
+                model(torch.tensor([ids]), token_type_ids=marks).logits[0].numpy().tofile(os.path.join(out, name + ".prefix.f32"))
         if remote:
             plain = remote.config(plain, kind)
             save_file(tensors, file, {"format": "pt"})

@@ -475,7 +475,8 @@ struct ModelSpec {
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
   std::vector<Projection> projections = {};  // of vectors of texts, one behind the other
-  int deep = 0;                              // layers, the first ones, to whose answers pictures add rows (deepstack)
+  bool prefix = false;  // trained with first tokens that see each other both ways; a request says how many
+  int deep = 0;         // layers, the first ones, to whose answers pictures add rows (deepstack)
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
   std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
 

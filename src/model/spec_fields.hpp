@@ -233,9 +233,9 @@ void each_field(S& s, F&& f) {
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, deep, orders,
-         adapters] = s;
-  static_cast<void>(orders), static_cast<void>(adapters);
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, prefix, deep,
+         orders, adapters] = s;
+  static_cast<void>(prefix), static_cast<void>(orders), static_cast<void>(adapters);
   KVASIR_TELL(f, arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank);
   if (!projections.empty()) f("projections", projections);  // as Cut::turns
   if (deep > 0) f("deep", deep);                            // as Cut::turns

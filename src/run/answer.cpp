@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "kv/select_spec.hpp"
 #include "model/adapters.hpp"
+#include "run/prefix.hpp"
 
 namespace kvasir::run {
 
@@ -91,6 +92,7 @@ void check_request(const Engine& engine, const Request& request) {
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
   check_rows(engine, request);
+  check_prefix(engine, request);
   adapter_scales(engine, request);
   if (!request.select.empty()) {
     const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");

@@ -73,9 +73,12 @@ MORE = {
     "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, layer_types=LOCAL),
     "starcoder2+window": usual(sliding_window=16),
     "glm+part": usual(head_dim=16, partial_rotary_factor=0.25),
+    "hrm_text+prefix": GOLDEN["hrm_text"],
     "granite_swa+all": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL),
     "falcon_h1+plain": {**GOLDEN["falcon_h1"], "mamba_rms_norm": False, "mamba_norm_before_gate": True},
 }
+# Models whose first tokens see each other both ways, as many as this says.
+PREFIX = {"hrm_text+prefix": 90}
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
