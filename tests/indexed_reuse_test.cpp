@@ -92,7 +92,8 @@ class IndexedReuse : public ::testing::TestWithParam<const char*> {
   const TemporaryPath kept_, folder_;
   std::string model_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, IndexedReuse, ::testing::Values("deepseek32.gguf", "glm-dsa.gguf", "fp8", "mlx"));
+INSTANTIATE_TEST_SUITE_P(Models, IndexedReuse,
+                         ::testing::Values("deepseek32.gguf", "glm-dsa.gguf", "inkling2.gguf", "fp8", "mlx"));
 
 TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
   const std::vector<std::string> disk = {"lmdb:" + kept_.path};
@@ -141,10 +142,11 @@ TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
   }
 }
 
-// Tokens that an index chose depend on the tokens before them.
+// Tokens that an index chose, and keys that convolutions made, depend on the tokens before them.
 TEST(IndexedModels, BlendingIsRefusedByName) {
   for (const auto& [model, why] : {std::pair("deepseek32.gguf", "reads the tokens that an index chooses"),
-                                   {"glm-dsa.gguf", "reads the tokens that an index chooses"}}) {
+                                   {"glm-dsa.gguf", "reads the tokens that an index chooses"},
+                                   {"inkling2.gguf", "has keys that go through a convolution"}}) {
     const auto server = std::make_unique<testing::Server>(
         "exact", std::vector<std::string>{"ram:?size=64MiB"}, store::Wrap{}, kGoldenModels + model, DraftOptions{},
         [](std::string text) { return text; }, [](EngineOptions& o, Engine::Needs&) { o.whole_windows = true; });

@@ -19,6 +19,7 @@ const char* why_not(const LayerSpec& layer, bool whole_windows) {
   if (a->window > 0 && !whole_windows)
     return "has a window: it keeps no pages of tokens that are out of sight, unless the program was started with "
            "--reuse blend or --whole-windows";
+  if (a->k_smoothing) return "has keys that go through a convolution of the tokens before them";
   if (!a->slopes.empty()) return "has linear biases, which are distances within its own text";
   if (a->norm_after_rope && a->k_norm) return "norms its keys after they were turned";
   return nullptr;

@@ -36,7 +36,8 @@ def truth_of(name, settings, place):
     model.save_pretrained(place + "/folder")
     if (kind := name.split("+")[0]) in REMOTE:
         publish(kind, place + "/folder")
-    vocab = model.config.get_text_config().vocab_size
+    config = model.config.get_text_config()
+    vocab = getattr(config, "unpadded_vocab_size", config.vocab_size)
     ids = torch.randint(3, vocab, (TOKENS,), generator=generator).tolist()
     def computed():
         marks = {"token_type_ids": torch.tensor([[int(i < PREFIX[name]) for i in range(len(ids))]])} if name in PREFIX else {}
