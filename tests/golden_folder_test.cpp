@@ -357,6 +357,12 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("hrm_text", "H_cycles", nullptr), "'H_cycles' is missing");
   says(config("hrm_text", "L_cycles", 4096), "hrm_text.block_count is 16388, expected at most 4096");
   says(config("hrm_text", "num_layers_per_stack", 3), "blk.2.attn_output.weight is missing");
+  says(config("inkling2_text", "mlp_gate_softcap", 5.0), "'mlp_gate_softcap' is 5.0, expected 4.0");
+  says(config("inkling2_text", "layer_types", {"hybrid", "full_attention", "hybrid"}),
+       "'layer_types' holds \"full_attention\", expected hybrid or hybrid_sliding");
+  says(config("inkling2_loop_text", "loop_num_passes", nullptr), "'loop_num_passes' is missing");
+  says(config("inkling2_loop_text", "loop_layer_index_end", 5), "inkling2.loop.end: is 5, expected 1 to 4");
+  says(config("inkling2_loop_text", "n_layers_per_attn_res_block", 2), "are not borders of blocks");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

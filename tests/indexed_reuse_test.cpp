@@ -1,11 +1,13 @@
-// Models that choose the tokens they see by an index (DeepSeek V3.2, GLM-5), behind a scheduler: index rows are reused,
-// kept over restarts and shared by requests as the rows that they choose from are.
+// Behind a scheduler: models that keep more than keys and values, such as rows of an index (DeepSeek V3.2, GLM-5) or
+// what convolutions of keys and values read (Inkling 2), and folders of FP8 and MLX. What they keep is reused, kept
+// over restarts and shared by requests.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <random>
 
 #include "golden_folder_fixture.hpp"
+#include "model/relocation.hpp"
 #include "run/reuse_fixture.hpp"
 
 namespace kvasir::run {
@@ -13,15 +15,70 @@ namespace {
 
 using kvasir::testing::TemporaryPath;
 
+const std::string kGoldenModels = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
+constexpr std::int64_t kMlxGroup = 32, kF8Block = 64;
+
 class IndexedReuse : public ::testing::TestWithParam<const char*> {
  protected:
-  IndexedReuse() : kept_("indexed-kept") { std::filesystem::create_directory(kept_.path); }
+  IndexedReuse() : kept_("indexed-kept"), folder_("indexed-folder") {
+    std::filesystem::create_directory(kept_.path);
+    const std::string name = GetParam();
+    model_ = kGoldenModels + name;
+    if (name.ends_with(".gguf")) return;
+    model_ = folder_.path;
+    const auto llama = weights::open_model_file(kGoldenModels + "llama.gguf");
+    const kvasir::testing::FolderStyle style{"llama", true};
+    kvasir::testing::PlainJson config = kvasir::testing::folder_config(*llama, style);
+    if (name == "mlx")
+      config["quantization"] = {{"group_size", kMlxGroup}, {"bits", 4}};
+    else
+      config["quantization_config"] = {
+          {"quant_method", "fp8"}, {"weight_block_size", {kF8Block, kF8Block}}, {"activation_scheme", "dynamic"}};
+    std::vector<kvasir::testing::FolderTensor> tensors;
+    for (const auto& t : kvasir::testing::folder_tensors(*llama, style)) {
+      if (t.name.find("_proj.weight") == t.name.npos)
+        tensors.push_back(t);
+      else
+        pack(t, name == "mlx", tensors);
+    }
+    kvasir::testing::write_folder(folder_.path, config, tensors);
+  }
+  // Other weights of the same matrix, as the folder has them.
+  static void pack(const kvasir::testing::FolderTensor& t, bool mlx, std::vector<kvasir::testing::FolderTensor>& to) {
+    std::mt19937 draw(static_cast<unsigned>(to.size()));
+    const std::string stem = t.name.substr(0, t.name.size() - std::string_view("weight").size());
+    const auto random = [&](std::int64_t n, auto make) {
+      std::string bytes;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto x = make();
+        bytes.append(reinterpret_cast<const char*>(&x), sizeof x);
+      }
+      return bytes;
+    };
+    const auto half = [&](float from, float to_) {
+      return simd::f32_to_f16(from + (to_ - from) * static_cast<float>(draw() % 1000) / 1000.0f);
+    };
+    const std::int64_t out = t.shape[0], in = t.shape[1];
+    if (mlx) {
+      const std::int64_t groups = in / kMlxGroup;
+      to.push_back(
+          {t.name, "U32", {out, in / 8}, random(out * in / 8, [&] { return static_cast<std::uint32_t>(draw()); })});
+      to.push_back({stem + "scales", "F16", {out, groups}, random(out * groups, [&] { return half(0.01f, 0.03f); })});
+      to.push_back({stem + "biases", "F16", {out, groups}, random(out * groups, [&] { return half(-0.25f, -0.1f); })});
+      return;
+    }
+    const std::int64_t high = (out + kF8Block - 1) / kF8Block, wide = (in + kF8Block - 1) / kF8Block;
+    const auto code = [&] { return static_cast<std::uint8_t>(16 + draw() % 40 + draw() % 2 * 128); };  // to 2
+    to.push_back({t.name, "F8_E4M3", t.shape, random(out * in, code)});
+    to.push_back({stem + "weight_scale_inv", "F32", {high, wide}, random(high * wide, [&] {
+                    return 0.1f + 0.01f * static_cast<float>(draw() % 10);
+                  })});
+  }
 
   std::unique_ptr<testing::Server> serve(const std::vector<std::string>& tiers, const std::string& kv = "exact",
                                          const DraftOptions& drafts = {}) const {
-    const std::string model = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/" + GetParam();
     return std::make_unique<testing::Server>(
-        kv, tiers, store::Wrap{}, model, drafts, [](std::string text) { return text; },
+        kv, tiers, store::Wrap{}, model_, drafts, [](std::string text) { return text; },
         [](EngineOptions& o, Engine::Needs&) { o.ctx = 1024; });
   }
   std::vector<std::int32_t> text(const testing::Server& server, unsigned seed, std::size_t n) const {
@@ -32,9 +89,11 @@ class IndexedReuse : public ::testing::TestWithParam<const char*> {
     return ids;
   }
 
-  const TemporaryPath kept_;
+  const TemporaryPath kept_, folder_;
+  std::string model_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, IndexedReuse, ::testing::Values("deepseek32.gguf", "glm-dsa.gguf"));
+INSTANTIATE_TEST_SUITE_P(Models, IndexedReuse,
+                         ::testing::Values("deepseek32.gguf", "glm-dsa.gguf", "inkling2.gguf", "fp8", "mlx"));
 
 TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
   const std::vector<std::string> disk = {"lmdb:" + kept_.path};
@@ -80,6 +139,26 @@ TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
     EXPECT_GE(restored.outcome.receipt.reused_tokens, 384);
     testing::expect_equal_bits(second->wait(), fresh_other);
     testing::expect_equal_bits(third->wait(), fresh);
+  }
+}
+
+// Tokens that an index chose, and keys that convolutions made, depend on the tokens before them.
+TEST(IndexedModels, BlendingIsRefusedByName) {
+  for (const auto& [model, why] : {std::pair("deepseek32.gguf", "reads the tokens that an index chooses"),
+                                   {"glm-dsa.gguf", "reads the tokens that an index chooses"},
+                                   {"inkling2.gguf", "has keys that go through a convolution"}}) {
+    const auto server = std::make_unique<testing::Server>(
+        "exact", std::vector<std::string>{"ram:?size=64MiB"}, store::Wrap{}, kGoldenModels + model, DraftOptions{},
+        [](std::string text) { return text; }, [](EngineOptions& o, Engine::Needs&) { o.whole_windows = true; });
+    const std::string said = model::why_not_relocated(server->model().spec(), true);
+    EXPECT_NE(said.find(why), said.npos) << model << ": " << said;
+    ServiceRequest r;
+    r.request.prompt.assign(200, 5);
+    r.request.max_tokens = 1;
+    r.blend.reuse = "blend";
+    const BlendReceipt receipt = server->submit(std::move(r))->wait().outcome.receipt.blend;
+    EXPECT_TRUE(receipt.asked);
+    EXPECT_NE(receipt.refused.find(why), receipt.refused.npos) << model << ": " << receipt.refused;
   }
 }
 

@@ -4,7 +4,7 @@
 usage: golden_folders.py OUT [NAME ...]
 
 Writes OUT/NAME.json (config.json and the tensors, whose values are computed from their names) and OUT/NAME.logits.f32 of
-tests/golden/tokens.json. With FOLDERS in the environment the folders themselves are kept there: `kvasir quantize` makes of
+tests/golden/tokens.json, of models with PREFIX also OUT/NAME.prefix.f32. With FOLDERS in the environment the folders themselves are kept there: `kvasir quantize` makes of
 some the golden models of architectures that only folders have. A value is offset + 2^exponent u, u from -1 to 1 in steps of 2^-10 by a hash of the
 tensor's name and the element's number; tests/golden_folder_fixture.hpp makes the same. Needs torch and transformers 5.24.
 """
@@ -74,6 +74,11 @@ LING = dict(HEADS, n_group=4, topk_group=2, first_k_dense_replace=1, layer_group
 LAGUNA = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
               moe_routed_scaling_factor=1.5)
 OLMO_HYBRID = dict(linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=16)
+INKLING = dict(vocab_size=128, unpadded_vocab_size=128, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+               swa_num_attention_heads=2, swa_num_key_value_heads=1, swa_head_dim=16, sliding_window_size=16, d_rel=4, rel_extent=24,
+               log_scaling_n_floor=16, max_position_embeddings=704, moe_intermediate_size=32, n_routed_experts=4,
+               num_experts_per_tok=2, route_scale=2.0, qk_l2_clip_threshold=2.0, rel_l2_clip_threshold=1.5, eos_token_id=2)
+MIXED = ["hybrid_sliding", "hybrid"]
 WINDOWS = dict(sliding_window=16, layer_types=["sliding_attention"] * 3 + ["full_attention"])
 MODELS = {
     "afmoe": usual(SLIM, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -188,6 +193,9 @@ MODELS = {
                                num_key_value_heads=4, layer_types=["full_attention", "linear_attention", "linear_attention"]),
     "hrm_text": HRM,
     "hy_v3": usual(SLIM, num_hidden_layers=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=2),
+    "inkling2_text": dict(INKLING, num_hidden_layers=3, n_layers_per_attn_res_block=2, layer_types=["hybrid", *MIXED]),
+    "inkling2_loop_text": dict(INKLING, num_hidden_layers=4, n_layers_per_attn_res_block=1, layer_types=MIXED * 2, loop_num_passes=2,
+                               loop_layer_index_start=1, loop_layer_index_end=3, loop_gate_rank=8),
     "laguna": usual(SLIM, LAGUNA, num_hidden_layers=4, sliding_window=16, attention_bias=True,
                     layer_types=["full_attention"] + ["sliding_attention"] * 3, num_attention_heads_per_layer=[2, 4, 4, 2],
                     rope_parameters=dict(full_attention=dict(ROPE, partial_rotary_factor=0.5), sliding_attention=dict(ROPE, rope_theta=1000.0))),
@@ -325,6 +333,10 @@ def rule(name, tensor):
     """(exponent, offset) that keep states and scores alive."""
     if "norm" in name or "ln_" in name or name.endswith(("layer_scalar", "router.scale", "per_expert_scale", ".D")):
         return -2, float(np.round(np.mean(tensor)))
+    if "attn_res." in name or "cross_pass" in name:
+        return 0, 0.0
+    if ".controllers." in name:  # gates of loops, which else make chaos of the smallest errors
+        return -2, 0.0
     if name.endswith("A_log"):
         return -1, 0.5
     if name.endswith("dt_bias"):
@@ -337,6 +349,9 @@ def rule(name, tensor):
 
 
 LEVELS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
+
+
+PREFIX = {"hrm_text": 20}
 
 
 def mxfp4(name, tensor):
@@ -376,6 +391,9 @@ def write(name, settings, ids, out):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0].numpy()
+            if name in PREFIX:  # the first tokens see each other both ways
+                marks = torch.tensor([[int(i < PREFIX[name]) for i in range(len(ids))]])
+                model(torch.tensor([ids]), token_type_ids=marks).logits[0].numpy().tofile(os.path.join(out, name + ".prefix.f32"))
         if remote:
             plain = remote.config(plain, kind)
             save_file(tensors, file, {"format": "pt"})

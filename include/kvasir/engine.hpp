@@ -137,6 +137,8 @@ class Engine {
   //   logit_bias   "ID=NUMBER"; may be given more than once
   //   json_schema  the text of a JSON Schema that the answer conforms to
   //   ignore_eos   true: go on when the model ends its text
+  //   prefix_tokens  so many of the prompt's first tokens see each other both ways, in models that were trained so
+  //                (HRM-Text); -1: all
   //   add_bos      false: without the model's BOS token in front
   //   special      false: special tokens written in the prompt stay plain text
   //   reuse        "off" or false: neither look for what is known nor keep what is computed; "exact"; "blend": known

@@ -361,7 +361,7 @@ class Engine(native.Owner, _Asks):
         where it says that nowhere. The engine needs mmproj, the file of the model's encoder of pictures.
 
         Options (see kvasir.options()) are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
-        logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
+        logit_bias, json_schema (a dict), ignore_eos, prefix_tokens, add_bos, special, tenant; reuse (True: as the engine has it, False,
         "off", "exact", "blend") with blend_ratio and its like; select; lora ("NAME=0.5,OTHER" or
         "none": which of the engine's adapters add); draft (True: all of the engine's drafters, False, a
         name or a list of names).

@@ -10,6 +10,14 @@
 namespace kvasir::cpu {
 namespace {
 
+// up = kCappedSilu of both; the gate is overwritten.
+void cap_silu(const kernel::OpKernels& ops, float* gate, float* up, std::int64_t n) {
+  ops.soft_cap(up, 25.0f, n);
+  ops.gate[static_cast<std::size_t>(kernel::Activation::kSigmoid)](gate, up, up, n);
+  ops.soft_cap(gate, 4.0f, n);
+  for (std::int64_t i = 0; i < n; ++i) up[i] *= gate[i];
+}
+
 void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, float* u) {
   const std::int64_t row = panels.begin * kernel::kPanelRows;
   const std::int64_t count = std::min(panels.end * kernel::kPanelRows, h.up.rows) - row;
@@ -36,7 +44,9 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
   product(h.up, h.up_low, h.up_bias, u);
   for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
     float* const at = u + c * pitch;
-    if (h.gate)
+    if (h.activation == kernel::Activation::kCappedSilu)
+      cap_silu(ops, g + c * pitch, at, count);
+    else if (h.gate)
       ops.gate[activation](g + c * pitch, at, at, count);
     else if (h.activation == kernel::Activation::kXielu)
       ops.xielu(at, *h.xielu, count);

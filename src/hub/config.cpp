@@ -237,6 +237,7 @@ void read_hrm_text(ConfigReader& r) {
   r.set("hrm.layers_per_stack", of_stack);
   r.set("hrm.h_cycles", high);
   r.set("hrm.l_cycles", low);
+  r.set("hrm.prefix_lm", r.fields.flag_if("prefix_lm").value_or(true));
   const auto scale = r.fields.number_if("embedding_scale");
   r.set("embedding_scale", scale ? *scale : 1.0 / r.fields.number_if("initializer_range").value_or(0.02));
 }

@@ -65,6 +65,7 @@ void read_iquest(ConfigReader& r);
 void read_minicpm(ConfigReader& r);
 void read_nanbeige(ConfigReader& r);
 void read_hrm_text(ConfigReader& r);
+void read_inkling2(ConfigReader& r);
 void read_qwen(ConfigReader& r);
 void read_olmo_hybrid(ConfigReader& r);
 void read_granite_swa(ConfigReader& r);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "hub/encoder_names.hpp"
@@ -123,10 +124,20 @@ Place place_of(const Family& family, std::string_view name, const std::string& p
          {"vision_tower.", "multi_modal_projector.", "visual.", "audio_tower.", "embed_vision.", "embed_audio.",
           "vision_embedder.", "vision_model.", "connector.", "mtp."})
       if (rest.starts_with(model) && rest.substr(model.size()).starts_with(other)) return {};
-  takes(rest, "model.language_model.") || takes(rest, "model.text_model.") || takes(rest, "language_model.model.") ||
-      takes(rest, "language_model.") || takes(rest, "model.decoder.") || takes(rest, "model.") ||
-      takes(rest, "backbone.") || takes(rest, "gpt_neox.") || takes(rest, "transformer.") || takes(rest, "decoder.");
+  takes(rest, "model.llm.") || takes(rest, "model.language_model.") || takes(rest, "model.text_model.") ||
+      takes(rest, "language_model.model.") || takes(rest, "language_model.") || takes(rest, "model.decoder.") ||
+      takes(rest, "model.") || takes(rest, "backbone.") || takes(rest, "gpt_neox.") || takes(rest, "transformer.") ||
+      takes(rest, "decoder.");
   if (auto place = find(kOfModel, rest)) return *place;
+  // Inkling 2: what layers read of the states of blocks; the first layer's attention has none.
+  for (const auto& [list, to, first] : {std::tuple("attn_res.attn_queries.", "attn_mixture", 1),
+                                        std::tuple("attn_res.mlp_queries.", "ffn_mixture", 0)}) {
+    std::string_view number = rest;
+    if (!takes(number, list)) continue;
+    const std::int64_t layer = take_number(number) + first;
+    if (layer >= first && number.empty())
+      return {.name = fmt::format("blk.{}.{}.weight", layer, to), .layer = static_cast<int>(layer)};
+  }
   std::string_view layer = rest;
   const bool upper = family.upper_stack > 0 && !takes(layer, "L_module.") && takes(layer, "H_module.");
   if (takes(layer, "layers.") || takes(layer, "h.") || takes(layer, "blocks."))

@@ -19,12 +19,13 @@ enum class Make {
   kEitherWay,  // matrices (inputs, outputs) where the width of the model says so, else (outputs, inputs)
   kHalves,     // the first half of the rows belongs to "gate", which stands for the '*' of the name, the second to "up"
   kTurns,      // rows by turns of "gate" and "up"; matrices (inputs, outputs), or MXFP4 (outputs, inputs)
-  kLatent,     // keys and values of a latent row, by head
-  kBehindTwo,  // without its first two rows
-  kByHead,     // rows by KV head: those of its queries, its key's, its value's
-  kNumber,     // one number of a layer, which is metadata in GGUF: `to` is the key
-  kByFour,     // rows in four parts, each of queries, values and keys
-  kWhole,      // whole numbers of 64 bits, which become floats
+  kTurnsAsRows,  // as kTurns, (outputs, inputs)
+  kLatent,       // keys and values of a latent row, by head
+  kBehindTwo,    // without its first two rows
+  kByHead,       // rows by KV head: those of its queries, its key's, its value's
+  kNumber,       // one number of a layer, which is metadata in GGUF: `to` is the key
+  kByFour,       // rows in four parts, each of queries, values and keys
+  kWhole,        // whole numbers of 64 bits, which become floats
 };
 
 struct Rename {

@@ -249,6 +249,7 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
   if (place.name == "token_embd.weight" && !plain) return list_.add_rows(place.name, info);
   switch (place.make) {
     case Make::kTurns:
+    case Make::kTurnsAsRows:
     case Make::kHalves:
       return place_gate_and_up(place, std::move(info), path);
     case Make::kLatent: {
@@ -306,7 +307,7 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
 
 // Two matrices of one, whose rows come by turns (gpt-oss) or one behind the other.
 void Translation::place_gate_and_up(const Place& place, TensorInfo info, const std::string& path) {
-  const bool turns = place.make == Make::kTurns;
+  const bool turns = place.make != Make::kHalves;
   const std::string name = info.name;
   if (place.name.ends_with(".bias")) {  // (experts, 2 * width)
     const std::vector<float> x = all_floats(info);
@@ -321,7 +322,7 @@ void Translation::place_gate_and_up(const Place& place, TensorInfo info, const s
     }
     return;
   }
-  if (turns && info.quant != "mxfp4") info = turned(std::move(info));
+  if (place.make == Make::kTurns && info.quant != "mxfp4") info = turned(std::move(info));
   const std::int64_t each = info.shape[1], n = each / 2, count = info.shape[2];
   if (each % 2 != 0) fail(Code::kBadInput, name, "has an odd number of outputs, expected two by two", path);
   for (const std::int64_t part : {0, 1}) {

@@ -13,8 +13,20 @@ enum class RopePairs {
   kSplitHalf,  // (i, i + n_rot/2): GPT-NeoX, Qwen
 };
 
-// kXielu alone has parameters, and no entry in the tables below.
-enum class Activation { kSilu, kGeluTanh, kGeluErf, kRelu2, kSigmoid, kClampedSilu, kRelu, kSoftplus, kXielu };
+// kXielu alone has parameters. It and kCappedSilu have no entry in the tables below; the latter has a gate (Inkling 2):
+// 4 tanh(gate / 4) sigmoid(gate) * 25 tanh(up / 25).
+enum class Activation {
+  kSilu,
+  kGeluTanh,
+  kGeluErf,
+  kRelu2,
+  kSigmoid,
+  kClampedSilu,
+  kRelu,
+  kSoftplus,
+  kXielu,
+  kCappedSilu
+};
 inline constexpr int kActivations = 8;
 
 // xIELU (arXiv:2411.13010): positive x^2 + beta x for x > 0, else negative (e^min(x, eps) - 1 - x) + beta x.

@@ -43,6 +43,8 @@ double exact(Activation activation, double x) {
       return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
     case Activation::kXielu:
       break;  // has a case of its own
+    case Activation::kCappedSilu:
+      break;  // made of others (cpu/products.cpp)
   }
   return 0;
 }

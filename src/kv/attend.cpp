@@ -180,7 +180,7 @@ void Attention::attend_many(const LayerStep& step, const Part& p, int head, int 
 void Attention::begin_away(const LayerStep& step) {
   device_.clear();
   const LayerLayout& layer = step.layer();
-  if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes || step.x.chosen) return;
+  if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes || step.x.scoring.distances || step.x.chosen) return;
   const std::span<const Part> parts = plan_.parts();
   for (const Part& p : parts)
     for (int h = 0; p.few && h < layer.shape.kv_heads; ++h) device_.add(p, h, selection_.list(plan_, p, h));

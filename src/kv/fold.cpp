@@ -69,6 +69,7 @@ void Fold::weigh(const FoldPage& page, int index) {
   const auto& kernels = kernel::attention();
   if (soft_cap_ > 0) kernels.cap(scores, stride, rows_.count, soft_cap_);
   if (slopes_) add_distances(page, scores, stride);
+  if (distances_) add_learned(page, scores, stride);
   if (page.hidden)
     for (int t = 0; t < kPageTokens; ++t)
       if (page.hidden[t / 64] >> (t % 64) & 1)
@@ -86,6 +87,23 @@ void Fold::add_distances(const FoldPage& page, float* scores, int stride) const 
     const auto ahead = static_cast<int>(page.position - (rows_.first + r / rows_.group));
     float* const row = scores + static_cast<std::ptrdiff_t>(r) * stride;
     for (int t = 0; t < s_.ends[r]; ++t) row[t] += slope * static_cast<float>(ahead + t);
+  }
+}
+
+// DistanceBias. Compiled once, as add_distances is, and every score is summed by itself.
+void Fold::add_learned(const FoldPage& page, float* scores, int stride) const {
+  for (int r = 0; r < rows_.count; ++r) {
+    const float* const own = distances_.rows + r / rows_.group * token_floats_ + r % rows_.group * distances_.width;
+    const std::int64_t behind = rows_.first + r / rows_.group - page.position;  // of the row's token: token 0
+    const auto begin = static_cast<int>(std::max<std::int64_t>(s_.begins[r], behind - distances_.extent + 1));
+    const auto end = static_cast<int>(std::min<std::int64_t>(s_.ends[r], behind + 1));
+    if (begin >= end) continue;
+    float* const row = scores + static_cast<std::ptrdiff_t>(r) * stride + begin;
+    for (int i = 0; i < distances_.width; ++i) {
+      const float x = own[i] * kernel::kLog2E;  // scores are in units of ln 2
+      const float* const profile = distances_.profiles + i * distances_.extent + (behind - begin);
+      for (int t = 0; t < end - begin; ++t) row[t] += x * profile[-t];
+    }
   }
 }
 

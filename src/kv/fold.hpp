@@ -17,6 +17,7 @@
 #include "kv/chosen.hpp"
 #include "kv/codec.hpp"
 #include "kv/layout.hpp"
+#include "kv/options.hpp"
 #include "kv/turn.hpp"
 
 namespace kvasir::kv {
@@ -139,10 +140,20 @@ struct FoldScratch {
 class Fold {
  public:
   // `scratch` was placed for `size`, and rows.count <= size.rows. `slopes` (rows.group) of ALiBi, null: none. `chosen`
-  // is that of the tokens of `rows`, whose pages are then all the sequence's own.
+  // is that of the tokens of `rows`, whose pages are then all the sequence's own. `distances`: rows[0] is row 0's, and
+  // those of the next token's begin `token_floats` behind it.
   Fold(const Rows& rows, const FoldSize& size, const FoldScratch& scratch, float soft_cap = 0,
-       const Turn* turn = nullptr, const float* slopes = nullptr, const Chosen& chosen = {})
-      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn), slopes_(slopes), chosen_(chosen) {}
+       const Turn* turn = nullptr, const float* slopes = nullptr, const Chosen& chosen = {},
+       const DistanceBias& distances = {}, std::int64_t token_floats = 0)
+      : rows_(rows),
+        size_(size),
+        s_(scratch),
+        soft_cap_(soft_cap),
+        turn_(turn),
+        slopes_(slopes),
+        chosen_(chosen),
+        distances_(distances),
+        token_floats_(token_floats) {}
 
   // Merges pages of one segment into `into`, which is empty (as clear leaves it) when `first`. At most size.batch pages
   // are taken together.
@@ -159,6 +170,7 @@ class Fold {
   void weigh(const FoldPage& page, int index);
   void weigh_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q);
   void add_distances(const FoldPage& page, float* scores, int stride) const;
+  void add_learned(const FoldPage& page, float* scores, int stride) const;
   void hide_others(const FoldPage& page, float* scores, int stride) const;
   bool sees(const FoldPage& page) const;
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
@@ -181,6 +193,8 @@ class Fold {
   const Turn* const turn_;
   const float* const slopes_;
   const Chosen chosen_;
+  const DistanceBias distances_;
+  const std::int64_t token_floats_;
   const Codec* turned_for_ = nullptr;  // what s_.turned has been made for
   std::int64_t turned_by_ = 0;
 };

@@ -20,7 +20,7 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
           step.owner().raw_k, step.owner().raw_v, {size_.d, {}, nullptr}, {step.owner().shape.head_dim_v, {}, nullptr}},
       sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
       fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn, step.slopes(head),
-            step.chosen(part, token)) {}
+            step.chosen(part, token), step.distances(part, token, head), step.distance_floats()) {}
 
 // Sinks are a segment of one short page.
 FoldPage HeadFold::sink_page() const {
@@ -149,11 +149,11 @@ void HeadFold::both(const kernel::States& into) {
 }
 
 void HeadFold::sink_logits() {
-  const float* const logits = step_.sink_logits(head_);
+  const float* const logits = step_.sink_logits(part_, static_cast<int>(rows_.first - part_.position), head_);
   if (!logits) return;
   clear(scratch_.run);
   for (int r = 0; r < rows_.count; ++r) {
-    scratch_.run.max[r] = logits[r % rows_.group] * kernel::kLog2E;
+    scratch_.run.max[r] = logits[r / rows_.group * step_.sink_pitch() + r % rows_.group] * kernel::kLog2E;
     scratch_.run.sum[r] = 1.0f;
   }
   merge(scratch_.run, scratch_.total);

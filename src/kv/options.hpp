@@ -260,6 +260,16 @@ struct Slice {
   std::span<const BothWays> both = {};
 };
 
+// A score of a token `d` < extent before the query's adds sum over i of rows[i] profiles[i][d], behind the cap.
+struct DistanceBias {
+  const float* rows = nullptr;      // (rows of the batch, query_heads, width); null: there is none
+  const float* profiles = nullptr;  // (width, extent)
+  int width = 0;
+  std::int64_t extent = 0;
+
+  explicit operator bool() const { return rows != nullptr; }
+};
+
 // How scores become weights.
 struct Scoring {
   float scale = 1;                // of q k^T
@@ -269,6 +279,9 @@ struct Scoring {
   const float* sinks = nullptr;
   // RoPE of the layer; null: it has none. Borrowed pages need it. It stays as long as the cache.
   const Turn* turn = nullptr;
+  // REQUIRES: the sequences borrow nothing, and no tokens see each other both ways.
+  DistanceBias distances = {};
+  const float* row_sinks = nullptr;  // (rows of the batch, query_heads): in place of `sinks`
 };
 
 // What a recurrence computes with the channels of a token, which does not change from step to step.
@@ -278,6 +291,10 @@ struct Recurrent {
   // In place of `taps`, if queries, keys and values have convolutions of their own: (taps, their channels).
   const float *q_taps = nullptr, *k_taps = nullptr, *v_taps = nullptr;
   bool silu = true;  // of what the convolution gives
+  // Of shapes without heads: (rows of the batch, groups * count of taps), which every token adds to the taps of all of
+  // its group's channels. These and `taps` are then the newest token's first; no bias, no silu.
+  const float* row_taps = nullptr;
+  int groups = 0;
   // Heads: first channels of queries, keys and values, which lie head by head.
   std::int64_t q = 0, k = 0, v = 0;
   bool tiled = false;      // head h has key head h mod key_heads, else h / (heads / key_heads)

@@ -11,6 +11,20 @@ constexpr int kPiece = 512;  // floats of a row, and channels of a convolution a
 
 int pieces(int n) { return (n + kPiece - 1) / kPiece; }
 
+// Recurrent::row_taps: channels [first, first + width) of n tokens, whose rows lie as Past::window gives them.
+void convolve_rows(const Recurrent& how, const RecurrentShape& s, const float* const* rows, std::int64_t n,
+                   std::int64_t first, std::int64_t width, const float* own, float* out) {
+  const std::int64_t group = s.channels / how.groups;
+  for (std::int64_t i = 0; i < n; ++i, own += how.groups * s.taps, out += s.channels) {
+    std::fill_n(out, width, 0.0f);
+    for (int j = 0; j < s.taps; ++j) {
+      const float* const x = rows[i + s.taps - 1 - j];
+      const float* const taps = how.taps + std::int64_t{j} * s.channels + first;
+      for (std::int64_t c = 0; c < width; ++c) out[c] += (taps[c] + own[(first + c) / group * s.taps + j]) * x[c];
+    }
+  }
+}
+
 }  // namespace
 
 Recurrence::Recurrence(Team& team, const Arena& arena)
@@ -180,9 +194,13 @@ void Recurrence::convolve(const Past& past, const Tensors& x, int piece) const {
     const std::int64_t n = std::min<std::int64_t>(past.end() - p, kRecurrentTokens);
     const float* rows[kRecurrentTokens + kMostTaps];
     past.window(p, n, first, rows);
-    kernel::recurrence().convolve({rows, n, s.taps, x.how.taps + first, s.channels,
-                                   x.how.bias ? x.how.bias + first : nullptr, width, x.how.silu,
-                                   x.out + (past.slice.row + p - past.begin) * s.channels + first, s.channels});
+    const std::int64_t at = past.slice.row + p - past.begin;
+    float* const out = x.out + at * s.channels + first;
+    if (x.how.row_taps)
+      convolve_rows(x.how, s, rows, n, first, width, x.how.row_taps + at * x.how.groups * s.taps, out);
+    else
+      kernel::recurrence().convolve({rows, n, s.taps, x.how.taps + first, s.channels,
+                                     x.how.bias ? x.how.bias + first : nullptr, width, x.how.silu, out, s.channels});
     p += n;
   }
 }

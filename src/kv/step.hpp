@@ -76,7 +76,19 @@ struct LayerStep {
   Chosen chosen(const Part& p, int token) const { return x.chosen.from(p.row + token); }
   // Of a KV head's query heads; null: there are none.
   const float* slopes(int head) const { return of_group(x.scoring.slopes, head); }
-  const float* sink_logits(int head) const { return of_group(x.scoring.sinks, head); }
+  // Of token `token` of a part and a KV head's query heads; those of the token behind it are sink_pitch() further.
+  // Null: there are none.
+  const float* sink_logits(const Part& p, int token, int head) const {
+    const float* const rows = x.scoring.row_sinks;
+    return of_group(rows ? rows + (p.row + token) * std::int64_t{layer().shape.query_heads} : x.scoring.sinks, head);
+  }
+  std::int64_t sink_pitch() const { return x.scoring.row_sinks ? layer().shape.query_heads : 0; }
+  DistanceBias distances(const Part& p, int token, int head) const {
+    DistanceBias d = x.scoring.distances;
+    if (d) d.rows += (p.row + token) * distance_floats() + std::int64_t{head} * layer().group() * d.width;
+    return d;
+  }
+  std::int64_t distance_floats() const { return std::int64_t{layer().shape.query_heads} * x.scoring.distances.width; }
 
  private:
   const float* of_group(const float* all, int head) const {

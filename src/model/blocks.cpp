@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "model/spec_fields.hpp"
+
 namespace kvasir::model {
 
 Vector Names::vector(std::string_view name, std::int64_t columns) const {
@@ -225,6 +227,11 @@ void loop(ModelSpec& m, int passes, const Norm& between) {
     again.weights_of = l % once;
     m.layers.push_back(std::move(again));
   }
+}
+
+void number_smoothings(ModelSpec& m) {
+  int state = 0;
+  for_each<Smoothing>(m, [&](Smoothing& s) { s.state = state++; });
 }
 
 ModelSpec nemotron_model(const Hparams& h) {

@@ -82,6 +82,9 @@ ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs);
 // layer of every pass but the last ends with `between`. REQUIRES: their mixers are attention of their own keys.
 void loop(ModelSpec& m, int passes, const Norm& between);
 
+// Says of every smoothing which one it is (Smoothing::state).
+void number_smoothings(ModelSpec& m);
+
 // Layer norms and two matrices with a squared ReLU between them: Nemotron, Jais 2.
 ModelSpec nemotron_model(const Hparams& h);
 

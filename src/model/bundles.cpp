@@ -69,7 +69,10 @@ std::vector<Bundle> bundles_of(ModelSpec& spec) {
     take(layer.mixer, mixer);
     take(layer.beside, mixer);
     for_each<Stack>(layer.mixer, [&](Stack& s) { mixer.stacks.push_back(&s); });
+    take(layer.residuals, mixer);
+    take(layer.mixer_smoothing, mixer);
     take(layer.feed, feed);
+    take(layer.feed_smoothing, feed);
     take(layer.input, feed);
     for_each<Stack>(layer.feed, [&](Stack& s) { experts.stacks.push_back(&s); });
     for_each<Experts>(layer.feed, [&](const Experts& e) { experts.used = e.routing.used; });

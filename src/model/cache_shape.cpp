@@ -3,10 +3,17 @@
 #include <cmath>
 #include <variant>
 
+#include "base/check.hpp"
+#include "model/spec_fields.hpp"
+
 namespace kvasir::model {
 
 kv::RecurrentShape recurrent_shape(const ShortConv& c) {
   return {.channels = static_cast<int>(c.convolution.channels), .taps = c.convolution.taps};
+}
+
+kv::RecurrentShape recurrent_shape(const Smoothing& s) {
+  return {.channels = static_cast<int>(s.convolution.channels), .taps = s.convolution.taps};
 }
 
 kv::RecurrentShape recurrent_shape(const Delta& d) {
@@ -57,6 +64,10 @@ kv::RecurrentShape recurrent_shape(const LayerSpec& layer) {
 
 kv::Recurrent recurrence_of(const ShortConv& c) {
   return {.taps = c.convolution.weight.bound, .bias = c.convolution.bias.bound, .silu = false};
+}
+
+kv::Recurrent recurrence_of(const Smoothing& s) {
+  return {.taps = s.convolution.weight.bound, .silu = false, .groups = s.groups};
 }
 
 kv::Recurrent recurrence_of(const Delta& d) {
@@ -118,6 +129,10 @@ kv::CacheShape cache_shape(const ModelSpec& spec) {
     s.recurrent = recurrent_shape(layer);
     shape.layers.push_back(s);
   }
+  for_each<Smoothing>(spec, [&](const Smoothing& s) {
+    KVASIR_CHECK(s.state == shape.count() - spec.layer_count());
+    shape.layers.push_back({.recurrent = recurrent_shape(s)});
+  });
   return shape;
 }
 

@@ -45,8 +45,8 @@ ScratchPlan plan_scratch(const ModelSpec& spec, int max_tokens, int max_logits, 
 }  // namespace
 
 Forward::Scratch Forward::Scratch::place(ScratchPlan& plan) {
-  return {Embedder::Scratch::place(plan), MixerRows::place(plan), FeedForward::Scratch::place(plan),
-          OutputHead::place(plan), StepState::Scratch::place(plan)};
+  return {Embedder::Scratch::place(plan),    MixerRows::place(plan),  ResidualStates::Scratch::place(plan),
+          FeedForward::Scratch::place(plan), OutputHead::place(plan), StepState::Scratch::place(plan)};
 }
 
 std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads) {
@@ -82,11 +82,13 @@ Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens
       }()),
       step_(team, spec_, attends, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
       embed_(step_, scratch_.embed),
+      residuals_(step_, scratch_.residuals),
       feed_(step_, weights_, scratch_.feed),
       head_(step_, scratch_.logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
   for (const LayerSpec& layer : spec_.layers) {
     const auto* const experts = std::get_if<Experts>(&layer.feed);
+    KVASIR_CHECK(!layer.residuals || (experts && std::holds_alternative<Attention>(layer.mixer) && step_.cache));
     KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed) || (experts && !experts->into));
   }
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
@@ -148,6 +150,11 @@ void Forward::project(cpu::Rows& rows, int layer) {
   weights_.enter(layer, BundleKind::kMixer);
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
   if (l.second != Second::kNone) embed_.add_second(rows, l.second);
+  if (const Residuals& r = l.residuals) {
+    const auto [q, k, v] = residuals_.read(rows, r);
+    return model::project(step_, scratch_.mixers, rows, {q, l.norm}, {k, r.k_norm ? r.k_norm : l.norm},
+                          {v, r.v_norm ? r.v_norm : l.norm}, std::get<Attention>(l.mixer));
+  }
   each_mixer(l, [&](const auto& mixer) { model::project(step_, scratch_.mixers, rows, l.norm, mixer); });
 }
 
@@ -184,6 +191,7 @@ const Vector* Forward::output(cpu::Rows& rows, const LayerSpec& layer) {
 void Forward::feed(cpu::Rows& rows, int layer) {
   weights_.enter(layer, BundleKind::kFeed);
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  if (l.residuals) return feed_with_residuals(rows, layer);
   const bool feeds = !std::holds_alternative<NoFeed>(l.feed);
   const auto add_output = [&](bool last) {
     if (const Vector* const bias = output(rows, l)) add(rows, l, l.post_mixer, bias, last && !l.input, l.post_sum);
@@ -213,6 +221,18 @@ void Forward::feed(cpu::Rows& rows, int layer) {
       float* const x = step_.residual(rows);
       for (std::int64_t r = begin; r < end; ++r) apply(l.end_norm, x + r * spec_.dim, x + r * spec_.dim, spec_.dim);
     });
+  weights_.leave(layer);
+}
+
+// The same with Residuals, of all rows of the step: experts are not computed in tiles.
+void Forward::feed_with_residuals(cpu::Rows& rows, int layer) {
+  const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  output(rows, l);
+  if (l.mixer_smoothing) smooth(step_, scratch_.mixers, l.mixer_smoothing, rows.y);
+  residuals_.take_mixed(rows, l.residuals);
+  feed_.finish(rows, layer);
+  if (l.feed_smoothing) smooth(step_, scratch_.mixers, l.feed_smoothing, rows.y);
+  residuals_.take_fed(rows, l.residuals);
   weights_.leave(layer);
 }
 

@@ -13,6 +13,7 @@
 #include "model/forward/feed.hpp"
 #include "model/forward/head.hpp"
 #include "model/forward/mixers.hpp"
+#include "model/forward/residuals.hpp"
 #include "model/forward/step_state.hpp"
 #include "model/model.hpp"
 #include "tensor/buffer.hpp"
@@ -83,6 +84,7 @@ class Forward {
   struct Scratch {
     Embedder::Scratch embed;
     MixerRows mixers;
+    ResidualStates::Scratch residuals;
     FeedForward::Scratch feed;
     float* logits;
     StepState::Scratch step;
@@ -95,6 +97,7 @@ class Forward {
   void project(cpu::Rows& rows, int layer);
   void mix(int layer);
   void feed(cpu::Rows& rows, int layer);
+  void feed_with_residuals(cpu::Rows& rows, int layer);
   const Vector* output(cpu::Rows& rows, const LayerSpec& layer);
   void add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last,
            const Norm& sum = {});
@@ -108,6 +111,7 @@ class Forward {
   const Scratch scratch_;
   StepState step_;
   Embedder embed_;
+  ResidualStates residuals_;
   FeedForward feed_;
   OutputHead head_;
   Observer observer_;

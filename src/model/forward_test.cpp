@@ -390,6 +390,8 @@ const Option kExpertOptions[] = {
          for (Stack* s : {&e.gate, &e.up, &e.down}) biased(*s);
        });
      }},
+    {"ExpertsWithCappedGates",
+     [](ModelSpec& m) { with_experts(m, [](Experts& e, int) { e.activation = Activation::kCappedSilu; }); }},
     {"ExpertsBesideASharedOne", [](ModelSpec& m) { with_experts(m, shared); }},
     {"ExpertsBesideAGatedSharedOne",
      [](ModelSpec& m) {

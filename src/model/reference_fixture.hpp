@@ -538,12 +538,15 @@ class Reference {
         return std::min(v, 7.0) / (1 + std::exp(-1.702 * std::min(v, 7.0)));
       case Activation::kSoftplus:
         return std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v)));
+      case Activation::kCappedSilu:
+        return 4 * std::tanh(v / 4) / (1 + std::exp(-v));
       case Activation::kXielu:
         break;  // golden_test has it
     }
     return 0;
   }
   static double factor(Activation activation, double up) {
+    if (activation == Activation::kCappedSilu) return 25 * std::tanh(up / 25);
     return activation == Activation::kClampedSilu ? std::clamp(up, -7.0, 7.0) + 1 : up;
   }
   // `gate` may be empty.

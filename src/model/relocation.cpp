@@ -13,10 +13,13 @@ const char* why_not(const LayerSpec& layer, bool whole_windows) {
   if (std::holds_alternative<NoMixer>(layer.mixer)) return nullptr;
   const auto* const a = std::get_if<Attention>(&layer.mixer);
   if (!a) return "is recurrent: its state is one of all tokens before it";
+  if (a->indexer || a->chosen_by >= 0)
+    return "reads the tokens that an index chooses, of whose rows only a part has a position";
   if (a->latent) return "is latent: only a part of its rows has a position";
   if (a->window > 0 && !whole_windows)
     return "has a window: it keeps no pages of tokens that are out of sight, unless the program was started with "
            "--reuse blend or --whole-windows";
+  if (a->k_smoothing) return "has keys that go through a convolution of the tokens before them";
   if (!a->slopes.empty()) return "has linear biases, which are distances within its own text";
   if (a->norm_after_rope && a->k_norm) return "norms its keys after they were turned";
   return nullptr;

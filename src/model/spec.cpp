@@ -100,12 +100,15 @@ std::string to_text(const ModelSpec& spec) {
 namespace {
 
 const char* name_of(NormKind kind) {
-  return kind == NormKind::kNone ? "no norm" : kind == NormKind::kRms ? "RMS norm" : "layer norm";
+  return kind == NormKind::kNone   ? "no norm"
+         : kind == NormKind::kRms  ? "RMS norm"
+         : kind == NormKind::kClip ? "length clip"
+                                   : "layer norm";
 }
 
 const char* name_of(Activation activation) {
   constexpr const char* kNames[] = {"SiLU",         "GELU (tanh)", "GELU (erf)", "squared ReLU", "sigmoid",
-                                    "clamped SiLU", "ReLU",        "softplus",   "xIELU"};
+                                    "clamped SiLU", "ReLU",        "softplus",   "xIELU",        "capped SiLU"};
   return kNames[static_cast<int>(activation)];
 }
 
@@ -118,7 +121,9 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
   if (a.q_norm)
     text += fmt::format(", {} of queries and keys{}", name_of(a.q_norm.kind), a.norm_after_rope ? " after RoPE" : "");
   if (a.rope < 0)
-    text += a.slopes.empty() ? ", no RoPE" : ", linear biases by distance (ALiBi)";
+    text += a.distances        ? ", learned biases by distance"
+            : a.slopes.empty() ? ", no RoPE"
+                               : ", linear biases by distance (ALiBi)";
   else if (const auto dims = 2 * spec.ropes[static_cast<std::size_t>(a.rope)].frequencies.size();
            dims != static_cast<std::size_t>(a.d) && !a.latent)
     text += fmt::format(", RoPE on {}", dims);
@@ -126,6 +131,9 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
   if (a.soft_cap > 0) text += fmt::format(", scores capped at {:g}", a.soft_cap);
   if (a.temperature) text += fmt::format(", temperature from {} tokens on", a.temperature.length);
   if (a.sinks) text += ", a sink per head";
+  if (a.row_sinks) text += ", a sink per head and token";
+  if (a.k_smoothing)
+    text += fmt::format(", keys and values through convolutions over {} tokens", a.k_smoothing.convolution.taps);
   if (a.gate) text += fmt::format(", {} gate", name_of(a.gate_activation));
   if (a.indexer)
     text += fmt::format(", on {} tokens that an index of {} heads, {} wide, chooses", a.indexer.top, a.indexer.heads,
@@ -194,6 +202,8 @@ std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
   text += !mixes ? "" : layer.parallel ? "; beside it " : "; ";
   text += fmt::format("{}, {}", name_of(layer.feed_norm.kind), std::visit(of, layer.feed));
   if (layer.post_feed) text += fmt::format(", {}", name_of(layer.post_feed.kind));
+  if (layer.residuals) text += "; attention residuals by blocks";
+  if (layer.residuals.hears) text += ", messages of the pass before";
   if (layer.input) text += fmt::format("; an input of the layer, {} wide", layer.input.gate.rows);
   return text;
 }

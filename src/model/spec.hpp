@@ -12,6 +12,7 @@
 //     x += input(x)
 //     x *= output_scale
 //     x = end_norm(x)
+// With Residuals a layer reads mixtures of x and of what x was before; see there.
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
 // y is embedding.second of every token at first. A layer may be a further pass of an earlier one (weights_of).
 // A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, KeyedDelta, Mamba,
@@ -115,7 +116,8 @@ struct Stack {
   std::int64_t bytes_of_one() const { return bound.first.bytes(); }
 };
 
-enum class NormKind { kNone, kRms, kLayer };
+// kClip: of a length of at most `eps`, behind the weights.
+enum class NormKind { kNone, kRms, kLayer, kClip };
 
 // Every `width` elements of a row are normed by themselves. The weights are those of one such part, repeated, or of the
 // whole row; without a name they are 1.
@@ -144,11 +146,13 @@ struct Rope {
   std::vector<int> axes = {};
 };
 
-// Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)).
+// Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)), smooth ones by 1 + scale *
+// ln(max(1, (p + offset) / length)).
 struct Temperature {
   float scale = 0;
   std::int64_t offset = 0;
   std::int64_t length = 1;
+  bool smooth = false;
 
   explicit operator bool() const { return scale != 0; }
 };
@@ -187,6 +191,40 @@ struct Indexer {
   explicit operator bool() const { return heads > 0; }
 };
 
+// Of every channel by itself: y_t = bias + sum over j < taps of weight[j] * x_(t - taps + 1 + j), with x = 0 before the
+// text.
+struct Convolution {
+  std::int64_t channels = 0;
+  int taps = 0;
+  Vector weight = {};  // (channels, taps), transposed
+  Vector bias = {};    // (channels)
+};
+
+// y = scale * (x + convolution(x)). With `taps` (groups * the number of taps rows) each token adds numbers of its own
+// to the weights of all channels of a group; the convolution's weight is then (taps, channels), and all are the newest
+// token's first.
+struct Smoothing {
+  Convolution convolution;
+  float scale = 1;
+  Linear taps = {};
+  int groups = 0;
+  int state = 0;  // which of the model's smoothings it is, in the order of for_each: number_smoothings
+
+  explicit operator bool() const { return convolution.taps > 0; }
+};
+
+// A score of a token d < extent before the query's adds sum over i of r_i profiles[i][d], with r = norm(linear x),
+// width numbers of every query head, times the temperature of queries.
+struct Distances {
+  int width = 0;
+  std::int64_t extent = 0;
+  Linear linear = {};
+  Norm norm = {};
+  Vector profiles = {};  // (width, extent)
+
+  explicit operator bool() const { return width > 0; }
+};
+
 struct Attention {
   int heads = 0;                  // H, of queries; a multiple of kv_heads
   int kv_heads = 0;               // KV
@@ -211,18 +249,12 @@ struct Attention {
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
   kernel::Activation gate_activation = kernel::Activation::kSigmoid;
   Latent latent = {};
-  Indexer indexer = {};  // REQUIRES: latent, with `down`
+  Indexer indexer = {};                          // REQUIRES: latent, with `down`
+  Smoothing k_smoothing = {}, v_smoothing = {};  // before their norms; both or none; REQUIRES: no RoPE, no biases
+  Distances distances = {};
+  Linear row_sinks = {};  // (heads): `sinks` of every row by itself
   int chosen_by = -1;  // sees the tokens that the indexer of that layer chose, this one's or an earlier one's; -1: all
   Linear o;
-};
-
-// Of every channel by itself: y_t = bias + sum over j < taps of weight[j] * x_(t - taps + 1 + j), with x = 0 before the
-// text.
-struct Convolution {
-  std::int64_t channels = 0;
-  int taps = 0;
-  Vector weight = {};  // (channels, taps), transposed
-  Vector bias = {};    // (channels)
 };
 
 // o((c x) * convolution((b x) * (u x))), as in LFM2. (channels) each.
@@ -367,6 +399,44 @@ struct NoFeed {};
 using Mixer = std::variant<Attention, ShortConv, Delta, KeyedDelta, Mamba, Mamba2, NoMixer>;
 using Feed = std::variant<Dense, Experts, DenseAndExperts, NoFeed>;
 
+// (1 - tanh(forget g)) x + tanh(gain g) m with g = down [rms(x) | rms(m)], of x and a message m.
+struct MessageGate {
+  float eps = 0;                  // of both norms
+  Linear down = {};               // (rank, 2 dim)
+  Linear forget = {}, gain = {};  // (dim, rank)
+
+  explicit operator bool() const { return static_cast<bool>(down); }
+};
+
+inline constexpr int kMostStates = 64;  // of blocks, and x: Residuals
+
+// Attention residuals by blocks of layers, and loops that leave messages (Inkling 2). x is the sum of what the layers
+// of a block gave so far. States of blocks stand beside it, which are what x was when their blocks ended:
+//   mixture(w) = sum over s of softmax(w rms(s) / sqrt(dim)) rms(s), over the states of blocks and x
+// A layer's mixer reads mixture(mixer), its feed forward mixture(feed). Where a block ends, x becomes one more state
+// behind the mixer has read it, and begins anew with what the mixer gives.
+//
+// Each pass but the first over the layers of a loop begins with the x and the states that the first one began with.
+// What the pass before made of them leaves messages, mixtures of its states and x alone: what a mixer's queries, keys
+// and values and the feed forward read goes through a gate with the message for it.
+struct Residuals {
+  int count = 0;                  // states of blocks before the layer
+  Vector mixer = {};              // (1, dim), or (3, dim): of queries, keys and values. Absent: x itself
+  Norm k_norm = {}, v_norm = {};  // of what keys and values are made of; absent: LayerSpec::norm
+  bool ends = false;              // a block
+  Vector feed = {};               // (dim)
+  Vector last = {};               // (dim): x = mixture(last), behind the layer
+  // Of a loop.
+  bool again = false;  // the first layer of a further pass; `count` states are those that the first one began with
+  bool hears = false;  // of a further pass
+  int kept = 0;        // states that a pass leaves, besides x
+  int place = 0;       // of the layer in the loop
+  Vector messages = {}, kv_messages = {};  // (2 layers, dim): of queries and the feed forward; of keys and values
+  MessageGate q_gate = {}, k_gate = {}, v_gate = {}, feed_gate = {};
+
+  explicit operator bool() const { return static_cast<bool>(feed); }
+};
+
 // What a layer begins with of the second stream, y: it adds that, and with kSwapped leaves its own x in its place.
 enum class Second { kNone, kAdded, kSwapped };
 
@@ -389,6 +459,8 @@ struct LayerSpec {
   // An earlier layer, which has the same tensors and is no such pass itself. This one is its next pass over a token,
   // with keys and values of its own; its matrices are in memory and in files of packed weights once (Bundle::same_as).
   int weights_of = -1;
+  Residuals residuals = {};  // REQUIRES: attention, sequential, experts, no norms behind these, no `input`
+  Smoothing mixer_smoothing = {}, feed_smoothing = {};  // of what they give. REQUIRES: residuals
 };
 
 // Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
@@ -475,7 +547,8 @@ struct ModelSpec {
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
   std::vector<Projection> projections = {};  // of vectors of texts, one behind the other
-  int deep = 0;                              // layers, the first ones, to whose answers pictures add rows (deepstack)
+  bool prefix = false;  // trained with first tokens that see each other both ways; a request says how many
+  int deep = 0;         // layers, the first ones, to whose answers pictures add rows (deepstack)
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
   std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
 

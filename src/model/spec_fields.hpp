@@ -75,8 +75,9 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Temperature> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [scale, offset, length] = s;
+  auto& [scale, offset, length, smooth] = s;
   KVASIR_TELL(f, scale, offset, length);
+  if (smooth) f("smooth", smooth);  // as Cut::turns
 }
 template <Part<Latent> S, class F>
 void each_field(S& s, F&& f) {
@@ -94,11 +95,15 @@ void each_field(S& s, F&& f) {
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope, temperature,
-         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, indexer, chosen_by, o] =
-      s;
+         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, indexer, k_smoothing,
+         v_smoothing, distances, row_sinks, chosen_by, o] = s;
   KVASIR_TELL(f, heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope,
               temperature, scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent);
   if (indexer) f("indexer", indexer);  // as Cut::turns
+  if (k_smoothing) f("k_smoothing", k_smoothing);
+  if (v_smoothing) f("v_smoothing", v_smoothing);
+  if (distances) f("distances", distances);
+  if (row_sinks) f("row_sinks", row_sinks);
   if (chosen_by >= 0) f("chosen_by", chosen_by);
   f("o", o);
 }
@@ -106,6 +111,28 @@ template <Part<Convolution> S, class F>
 void each_field(S& s, F&& f) {
   auto& [channels, taps, weight, bias] = s;
   KVASIR_TELL(f, channels, taps, weight, bias);
+}
+template <Part<Smoothing> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [convolution, scale, taps, groups, state] = s;
+  KVASIR_TELL(f, convolution, scale, taps, groups, state);
+}
+template <Part<Distances> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [width, extent, linear, norm, profiles] = s;
+  KVASIR_TELL(f, width, extent, linear, norm, profiles);
+}
+template <Part<MessageGate> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [eps, down, forget, gain] = s;
+  KVASIR_TELL(f, eps, down, forget, gain);
+}
+template <Part<Residuals> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [count, mixer, k_norm, v_norm, ends, feed, last, again, hears, kept, place, messages, kv_messages, q_gate,
+         k_gate, v_gate, feed_gate] = s;
+  KVASIR_TELL(f, count, mixer, k_norm, v_norm, ends, feed, last, again, hears, kept, place, messages, kv_messages,
+              q_gate, k_gate, v_gate, feed_gate);
 }
 template <Part<ShortConv> S, class F>
 void each_field(S& s, F&& f) {
@@ -184,13 +211,16 @@ void each_field(S& s, F&& f) {
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
   auto& [norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
-         norm_of_sums, post_sum, second, end_norm, weights_of] = s;
+         norm_of_sums, post_sum, second, end_norm, weights_of, residuals, mixer_smoothing, feed_smoothing] = s;
   KVASIR_TELL(f, norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel,
               output_scale, norm_of_sums);
   if (post_sum) f("post_sum", post_sum);  // as Cut::turns
   if (second != Second::kNone) f("second", second);
   if (end_norm) f("end_norm", end_norm);
   if (weights_of >= 0) f("weights_of", weights_of);
+  if (residuals) f("residuals", residuals);
+  if (mixer_smoothing) f("mixer_smoothing", mixer_smoothing);
+  if (feed_smoothing) f("feed_smoothing", feed_smoothing);
 }
 template <Part<Join> S, class F>
 void each_field(S& s, F&& f) {
@@ -233,9 +263,9 @@ void each_field(S& s, F&& f) {
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, deep, orders,
-         adapters] = s;
-  static_cast<void>(orders), static_cast<void>(adapters);
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, prefix, deep,
+         orders, adapters] = s;
+  static_cast<void>(prefix), static_cast<void>(orders), static_cast<void>(adapters);
   KVASIR_TELL(f, arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank);
   if (!projections.empty()) f("projections", projections);  // as Cut::turns
   if (deep > 0) f("deep", deep);                            // as Cut::turns

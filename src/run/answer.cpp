@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "kv/select_spec.hpp"
 #include "model/adapters.hpp"
+#include "run/prefix.hpp"
 
 namespace kvasir::run {
 
@@ -51,7 +52,7 @@ void check_rows(const Engine& engine, const Request& request) {
         const auto* a = std::get_if<model::Attention>(&spec.layers[static_cast<std::size_t>(l)].mixer);
         if (!a || (in_windows && a->window == 0)) continue;
         const bool fits = !in_windows || run.block->count() <= a->window;
-        if (a->latent || a->kv_of >= 0 || !a->slopes.empty() || !fits)
+        if (a->latent || a->kv_of >= 0 || !a->slopes.empty() || a->distances || !fits)
           refuse(where + " see each other, which layer " + std::to_string(l) + " cannot compute");
       }
     }
@@ -91,6 +92,7 @@ void check_request(const Engine& engine, const Request& request) {
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
   check_rows(engine, request);
+  check_prefix(engine, request);
   adapter_scales(engine, request);
   if (!request.select.empty()) {
     const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");

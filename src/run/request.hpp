@@ -30,6 +30,7 @@ struct ThinkingBudget {
 struct Request {
   std::vector<std::int32_t> prompt;  // at least one token
   std::vector<model::RowRun> runs;   // ascending, of rows in the prompt, whose ids stand in it
+  std::int32_t prefix_tokens = 0;    // of the prompt's first that see each other both ways; -1: all (run/prefix.hpp)
   std::int32_t max_tokens = -1;      // -1: until the model ends or the context is full
   SamplingOptions sampling;
   std::vector<std::string> stop;

@@ -56,6 +56,7 @@ void fill(Request& request, const RequestOptions& o) {
   request.lora = o.lora;
   request.top_logprobs = o.logprobs;
   request.ignore_eos = o.ignore_eos;
+  request.prefix_tokens = o.prefix_tokens;
   request.grammar = read_schema(o.json_schema, "json_schema");
 }
 

@@ -18,6 +18,7 @@ struct RequestOptions {
   std::string json_schema;
   std::int32_t logprobs = -1;
   bool ignore_eos = false;
+  std::int32_t prefix_tokens = 0;
   bool add_bos = true;
   bool special = true;
   std::string tenant;
@@ -52,7 +53,14 @@ std::vector<typename OptionTable<T>::Row> request_rows() {
                     "with --json",
             .low = -1,
             .high = 100}},
-          {"ignore_eos", static_cast<bool T::*>(&T::ignore_eos), {.help = "go on when the model ends its text"}}};
+          {"ignore_eos", static_cast<bool T::*>(&T::ignore_eos), {.help = "go on when the model ends its text"}},
+          {"prefix_tokens",
+           static_cast<std::int32_t T::*>(&T::prefix_tokens),
+           {.help = "so many of the prompt's first tokens see each other both ways, in models trained so (HRM-Text's "
+                    "prefix_lm); they are computed in one step and reused whole. -1 is all of the prompt",
+            .unit = "tokens",
+            .low = -1,
+            .high = 1 << 24}}};
 }
 
 const OptionTable<RequestOptions>& request_table();

@@ -8,6 +8,7 @@
 #include "kv/spec.hpp"
 #include "run/model_card.hpp"
 #include "run/pooling.hpp"
+#include "run/prefix.hpp"
 #include "run/schedule/space.hpp"
 #include "run/schedule/step.hpp"
 
@@ -118,6 +119,7 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
   parts_->speculation.check(job->asked);
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
+  take_prefix(engine_, job->asked.request);  // behind what reads the prompt's tokens as text
   Space space = space_of(engine_, job->asked);
   job->space = std::move(space.name);
   job->adapters = std::move(space.adapters);
@@ -134,7 +136,11 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
 void Scheduler::cancel(RequestId id) { parts_->shared.cancel(id); }
 
 bool Scheduler::unpin(const ServiceRequest& asked) {
-  return library_ && library_->unpin(space_of(engine_, asked).name, asked.request.prompt);
+  if (!library_) return false;
+  Request request = asked.request;
+  check_prefix(engine_, request);
+  take_prefix(engine_, request);
+  return library_->unpin(space_of(engine_, asked).name, request.prompt);
 }
 
 bool Scheduler::drain(double seconds) { return parts_->shared.drain(seconds); }

@@ -194,6 +194,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   request.sampling = read_sampling(fields, limits);
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  request.prefix_tokens = static_cast<std::int32_t>(fields.integer("prefix_tokens", -1, 1 << 24).value_or(0));
   if (const std::string* select = fields.string("select")) request.select = *select;
   request.lora = read_lora(fields);
   read_shift(fields, out.shift);
@@ -240,8 +241,8 @@ void pass_fields(const Fields& from, Json& to, std::initializer_list<const char*
 void pass_own(const Fields& from, Json& to) {
   for (const OptionSpec& spec : run::blend_table().specs()) pass_fields(from, to, {spec.name.c_str()});
   pass_fields(from, to,
-              {"model", "stream", "blend", "select", "lora", "draft", "ignore_eos", "logit_bias", "cache_prompt",
-               "context_shift", "truncation", "n_keep", "return_progress"});
+              {"model", "stream", "blend", "select", "lora", "draft", "ignore_eos", "prefix_tokens", "logit_bias",
+               "cache_prompt", "context_shift", "truncation", "n_keep", "return_progress"});
 }
 
 void pass_sampling(const Fields& from, Json& to) {

@@ -3,7 +3,7 @@ import math
 import re
 
 import torch
-from golden_folders import GRANITE, JAMBA, LAGUNA, LATENT, MAMBA, ROPE, usual, yarn
+from golden_folders import GRANITE, INKLING, JAMBA, LAGUNA, LATENT, MAMBA, MIXED, ROPE, usual, yarn
 from golden_folders import MODELS as GOLDEN
 from remote import REMOTE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
@@ -26,6 +26,10 @@ MORE = {
     "granite+bias": usual(GRANITE, attention_bias=True, mlp_bias=True),
     "granitemoeshared": usual(GRANITE, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, shared_intermediate_size=64),
     "helium": usual(head_dim=16),
+    "inkling2_text": dict(INKLING, num_hidden_layers=7, n_layers_per_attn_res_block=3, vocab_size=136),
+    "inkling2_loop_text": dict(INKLING, num_hidden_layers=8, n_layers_per_attn_res_block=2, layer_types=MIXED * 4, vocab_size=136,
+                               hidden_size=64, head_dim=16, swa_head_dim=32, d_rel=8, loop_num_passes=3, loop_layer_index_start=2,
+                               loop_layer_index_end=6, loop_gate_rank=8),
     "jamba+dense": usual(JAMBA, num_experts=1, num_experts_per_tok=1, mamba_conv_bias=False, tie_word_embeddings=True),
     "laguna+yarn": usual(FOUR, **LAGUNA, sliding_window=16, layer_types=LOCAL, num_attention_heads_per_layer=[2, 4, 4, 8],
                          gating="per-element", mlp_layer_types=["dense"] + ["sparse"] * 3,
@@ -73,9 +77,12 @@ MORE = {
     "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, layer_types=LOCAL),
     "starcoder2+window": usual(sliding_window=16),
     "glm+part": usual(head_dim=16, partial_rotary_factor=0.25),
+    "hrm_text+prefix": GOLDEN["hrm_text"],
     "granite_swa+all": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL),
     "falcon_h1+plain": {**GOLDEN["falcon_h1"], "mamba_rms_norm": False, "mamba_norm_before_gate": True},
 }
+# Models whose first tokens see each other both ways, as many as this says.
+PREFIX = {"hrm_text+prefix": 90}
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
@@ -145,6 +152,8 @@ def randomise(model, generator):
                 p.copy_(-1.0 + noise(p, 0.5))
             elif p.ndim < 2 and ("norm" in name or "ln_" in name or "layernorm" in name or name.endswith((".D", "scale", "scalar"))):
                 p.copy_((0.0 if name.endswith("bias") else float(p.mean())) + noise(p, 0.2))
+            elif name.endswith("_input.query"):  # of attention residuals
+                p.copy_(noise(p, 0.7))
             elif p.ndim < 2 or "bias" in name or "sinks" in name:
                 p.copy_(noise(p, 0.2))
             elif "embed" in name or "wte" in name or "wpe" in name or name.endswith("embeddings.weight"):

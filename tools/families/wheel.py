@@ -28,7 +28,7 @@ TOKENS, GREEDY, BAR = 150, 16, 1e-4
 def truth_of(name, settings, place):
     """Writes place/folder, place/logits.f32 and place/tokens.json."""
     import torch
-    from models import build, randomise
+    from models import PREFIX, build, randomise
     from remote import REMOTE, publish
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     model = build(name, settings)
@@ -36,12 +36,17 @@ def truth_of(name, settings, place):
     model.save_pretrained(place + "/folder")
     if (kind := name.split("+")[0]) in REMOTE:
         publish(kind, place + "/folder")
-    vocab = model.config.get_text_config().vocab_size
+    config = model.config.get_text_config()
+    vocab = getattr(config, "unpadded_vocab_size", config.vocab_size)
     ids = torch.randint(3, vocab, (TOKENS,), generator=generator).tolist()
+    def computed():
+        marks = {"token_type_ids": torch.tensor([[int(i < PREFIX[name]) for i in range(len(ids))]])} if name in PREFIX else {}
+        return model(torch.tensor([ids]), use_cache=False, **marks).logits[0]
+
     with torch.no_grad():
         for _ in range(GREEDY):
-            ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0].float().numpy()
+            ids.append(int(computed()[-1].argmax()))
+        logits = computed().float().numpy()
     logits.tofile(place + "/logits.f32")
     with open(place + "/tokens.json", "w", encoding="utf-8") as file:
         json.dump({"tokens": ids}, file)
@@ -54,9 +59,10 @@ def last_words(text):
 
 def compare(kvasir, model, place):
     """(kind, relative error, first greedy token that differs or -1, what was said)."""
-    out = place + "/got.f32"
+    from models import PREFIX
+    out, prefix = place + "/got.f32", PREFIX.get(os.path.basename(place), 0)
     run = subprocess.run([kvasir, "logits", "-m", model, "--exact", "--kv", "f32", "--threads", "2", "--tokens-file",
-                          place + "/tokens.json", "--out", out], capture_output=True, text=True)
+                          place + "/tokens.json", "--out", out, *(["--prefix-tokens", str(prefix)] if prefix else [])], capture_output=True, text=True)
     if run.returncode != 0:  # also where there is no such program: then files are made, and no more
         return {"kind": "refused", "word": last_words(run.stderr).replace(place + "/", "")}
     want = np.fromfile(place + "/logits.f32", dtype=np.float32)

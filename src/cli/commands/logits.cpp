@@ -13,6 +13,7 @@
 #include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "run/engine.hpp"
+#include "run/prefix.hpp"
 
 namespace kvasir::cli::commands_logits {
 namespace {
@@ -21,6 +22,7 @@ struct LogitsOptions {
   std::string tokens;
   std::string tokens_file;
   std::string out;
+  std::int32_t prefix_tokens = 0;
   bool json = false;
 };
 
@@ -35,6 +37,12 @@ const OptionTable<LogitsOptions>& table() {
        {"out",
         &O::out,
         {.help = "where to write the logits: float32, (tokens, vocabulary), row-major", .placeholder = "FILE"}},
+       {"prefix_tokens",
+        &O::prefix_tokens,
+        {.help = "so many of the first tokens see each other both ways, as the option of run; -1 is all",
+         .unit = "tokens",
+         .low = -1,
+         .high = 1 << 24}},
        {"json", &O::json, {.help = "one object with the shape and the hashes"}}}};
   return t;
 }
@@ -91,13 +99,21 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
                 "has " + std::to_string(ids.size()) + " ids, expected at most the context's " +
                     std::to_string(engine.context()),
                 "tokens");
+  run::Request request{.prompt = ids, .runs = {}, .prefix_tokens = o.prefix_tokens};
+  run::check_prefix(engine, request);
+  run::take_prefix(engine, request);
   engine.choose_codecs(ids);
   kv::Sequence* sequence = engine.cache().create();
   std::vector<float> all;
   all.reserve(ids.size() * static_cast<std::size_t>(engine.model().spec().vocab));
   for (std::size_t i = 0; i < ids.size();) {
     const std::size_t n = std::min<std::size_t>(static_cast<std::size_t>(engine_options.chunk), ids.size() - i);
-    const auto rows = engine.feed(sequence, std::span(ids).subspan(i, n), static_cast<int>(n));
+    const model::Input input{.sequence = sequence,
+                             .tokens = std::span(request.prompt).subspan(i, n),
+                             .logits = static_cast<int>(n),
+                             .runs = request.runs,
+                             .at = static_cast<std::int64_t>(i)};
+    const auto rows = engine.forward().step({&input, 1});
     all.insert(all.end(), rows.begin(), rows.end());
     i += n;
   }

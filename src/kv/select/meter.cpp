@@ -59,8 +59,11 @@ void Meter::measure(const LayerStep& step, const Part& p, const PageList& all_pa
         sum_units(fold.weights(r, i), units, unit, q.sums + page * units);
       }
   });
-  if (const float* const logits = step.sink_logits(head))
-    for (int r = 0; r < rows.count; ++r) add_kept(r, static_cast<double>(logits[r % rows.group] * kernel::kLog2E), 1.0);
+  if (const float* const logits = step.sink_logits(p, 0, head))
+    for (int r = 0; r < rows.count; ++r) {
+      const float logit = logits[r / rows.group * step.sink_pitch() + r % rows.group];
+      add_kept(r, static_cast<double>(logit * kernel::kLog2E), 1.0);
+    }
   std::fill_n(q.units, pages * units, 0.0f);
   *always = 0;
   for (int r = 0; r < rows.count; ++r) {

@@ -137,7 +137,9 @@ bool Selection::measure_window(const LayerStep& step, const Part& p, int head, i
   const auto units = static_cast<std::size_t>(p.cut.sealed * (p.sequence->select.block / unit));
   // Their keys are those of the pages as they are now, whatever was sealed since.
   const PageList all = step.plan.list(p, nullptr, -1);
-  const Tensors theirs{step.x.layer, ring.rows, nullptr, nullptr, nullptr, step.x.scoring};
+  Scoring scoring = step.x.scoring;
+  scoring.distances = {}, scoring.row_sinks = nullptr;  // which are this step's rows', not those of the ring
+  const Tensors theirs{step.x.layer, ring.rows, nullptr, nullptr, nullptr, scoring};
   const LayerStep there{step.arena, step.plan, theirs, step.workers, step.worker_floats};
   float* const sum = q.scores;
   int found = 0;

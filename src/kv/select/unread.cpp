@@ -8,7 +8,8 @@
 namespace kvasir::kv {
 
 bool Unread::wanted(const LayerStep& step, const Part& p) {
-  return p.chosen && !p.prompt && p.sequence->select.tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
+  return p.chosen && !p.prompt && p.sequence->select.tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes &&
+         !step.x.scoring.distances;
 }
 
 // First block that counts: those before it are read, or have sinks, which are.

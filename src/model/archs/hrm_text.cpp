@@ -1,8 +1,8 @@
 // HRM-Text (transformers hrm_text): two stacks of layers that read each other's states. With h cycles of l + 1 passes,
 //   for every cycle: l times low = norm(L(low + high)); high = norm(H(high + low))
 // from the embedding as high and a vector of the model's as low. No norm has weights. A file has the layers of L, then
-// those of H, and counts one block for every pass of a layer. All tokens see what is before them: prefix_lm is a mask
-// that an application may ask for, which is not done here.
+// those of H, and counts one block for every pass of a layer. With prefix_lm the first tokens of a text may see each
+// other both ways: as many as a request says (run/prefix.hpp).
 #include "hub/config_reader.hpp"
 #include "hub/family_names.hpp"
 #include "model/blocks.hpp"
@@ -32,6 +32,7 @@ static ModelSpec describe(const Hparams& h) {
     h.unsupported("block_count", "is not layers_per_stack * h_cycles * (l_cycles + 1)");
   ModelSpec m = around(h, {});
   m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
+  m.prefix = h.flag_or("hrm.prefix_lm", false);
   m.embedding.second = {"hrm.z_l_init", h.dim()};
   for (int pass = 0; pass < high * (low + 1); ++pass) {
     const int in_cycle = pass % (low + 1);

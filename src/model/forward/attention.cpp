@@ -40,13 +40,19 @@ void finish_values(float* v, const Attention& a) {
   if (a.v_norm) apply(a.v_norm, v, v, width);
 }
 
+// What queries of one row of the step are multiplied by.
+float factor_of(const StepState& step, const Temperature& t, std::int64_t row) {
+  if (!t) return 1.0f;
+  const std::int64_t position = step.positions[static_cast<std::size_t>(row)] + t.offset;
+  const double times = t.smooth ? std::log(std::max(1.0, static_cast<double>(position) / static_cast<double>(t.length)))
+                                : std::log1p(static_cast<double>(position / t.length));
+  return static_cast<float>(1.0 + static_cast<double>(t.scale) * times);
+}
+
 // Attention::temperature, of the queries of one row of the step.
 void scale_queries(const StepState& step, float* q, const Attention& a, std::int64_t row) {
-  const Temperature& t = a.temperature;
-  if (!t) return;
-  const std::int64_t times = (step.positions[static_cast<std::size_t>(row)] + t.offset) / t.length;
-  const double factor = 1.0 + static_cast<double>(t.scale) * std::log1p(static_cast<double>(times));
-  if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
+  const float factor = factor_of(step, a.temperature, row);
+  if (factor != 1.0f) ops().scale(q, factor, a.q.rows);
 }
 
 // Norm and RoPE of one row of an index. Scores are compared and nothing else, so they are scaled by no constant.
@@ -152,6 +158,11 @@ void widen(MixerWidths& w, const Attention& a) {
   widest(w.v, values_of(a));
   widest(w.gates, a.gate.rows);
   widest(w.heads, a.o.columns);
+  widest(w.smoothed, a.k_smoothing ? std::max(a.k.rows, a.v.rows) : 0);
+  widest(w.k_taps, a.k_smoothing.taps.rows);
+  widest(w.v_taps, a.v_smoothing.taps.rows);
+  widest(w.distances, a.distances.linear.rows);
+  widest(w.row_sinks, a.row_sinks.rows);
   if (!a.latent) return;
   widest(w.q, std::int64_t{a.heads} * a.d);
   widest(w.heads, std::int64_t{a.heads} * a.dv);
@@ -185,9 +196,60 @@ void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const N
   });
 }
 
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Source& q, const Source& k,
+             const Source& v, const Attention& a) {
+  KVASIR_CHECK(rows.worker < 0 && rows.first == 0 && a.k_smoothing && a.v_smoothing && a.rope < 0);
+  const Distances& d = a.distances;
+  step.multiply(rows, q.x, q.norm,
+                {{a.q, m.q}, {a.gate, step.gates(rows)}, {d.linear, m.distances}, {a.row_sinks, m.row_sinks}});
+  step.multiply(rows, k.x, k.norm, {{a.k, m.k}, {a.k_smoothing.taps, m.k_taps}});
+  step.multiply(rows, v.x, v.norm, {{a.v, m.v}, {a.v_smoothing.taps, m.v_taps}});
+  step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      finish_heads(step, m.q + r * a.q.rows, a, a.q, a.q_norm, a.heads, r);
+      scale_queries(step, m.q + r * a.q.rows, a, r);
+      if (!d) continue;
+      float* const own = m.distances + r * d.linear.rows;
+      apply(d.norm, own, own, d.linear.rows);
+      const float factor = factor_of(step, a.temperature, r);
+      if (factor != 1.0f) ops().scale(own, factor, d.linear.rows);
+    }
+  });
+}
+
+void smooth(const StepState& step, const MixerRows& m, const Smoothing& s, float* x, const float* taps) {
+  kv::Recurrent how = recurrence_of(s);
+  how.row_taps = s.taps ? taps : nullptr;
+  step.cache->recur(step.spec.layer_count() + s.state, how, x, nullptr, m.smoothed);
+  const std::int64_t width = s.convolution.channels;
+  step.team.parallel_for(step.rows, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    ops().add(x + begin * width, m.smoothed + begin * width, (end - begin) * width);
+    ops().scale(x + begin * width, s.scale, (end - begin) * width);
+  });
+}
+
+namespace {
+
+// Keys and values as the cache gets them.
+void smooth_keys_and_values(const StepState& step, const MixerRows& m, const Attention& a) {
+  smooth(step, m, a.k_smoothing, m.k, m.k_taps);
+  smooth(step, m, a.v_smoothing, m.v, m.v_taps);
+  step.team.parallel_for(step.rows, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (a.k_norm) apply(a.k_norm, m.k + r * a.k.rows, m.k + r * a.k.rows, a.k.rows);
+      if (a.v_norm) apply(a.v_norm, m.v + r * a.v.rows, m.v + r * a.v.rows, a.v.rows);
+    }
+  });
+}
+
+}  // namespace
+
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
-  const kv::Scoring scoring{a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
-                            a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]};
+  if (a.k_smoothing) smooth_keys_and_values(step, m, a);
+  kv::Scoring scoring{a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
+                      a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]};
+  if (a.distances) scoring.distances = {m.distances, a.distances.profiles.bound, a.distances.width, a.distances.extent};
+  if (a.row_sinks) scoring.row_sinks = m.row_sinks;
   if (step.reader) return step.reader->attend(layer, step.slices, m.q, m.heads, scoring);
   if (!step.cache) return attend_whole(step, m, a);
   if (a.indexer) step.cache->choose(step.cache->shape().at(layer).chosen_by, m.index_q, m.index_k, m.index_weights);

@@ -21,6 +21,7 @@ MixerRows MixerRows::place(ScratchPlan& plan) {
   for (const LayerSpec& layer : spec.layers) {
     each_mixer(layer, [&](const auto& mixer) { widen(w, mixer); });
     if (layer.beside) beside = spec.dim;
+    if (layer.mixer_smoothing || layer.feed_smoothing) w.smoothed = std::max<std::int64_t>(w.smoothed, spec.dim);
     if (const auto* a = std::get_if<Attention>(&layer.mixer)) d = std::max(d, a->d), dv = std::max(dv, a->dv);
   }
   plan.gates = std::max(plan.gates, w.gates);
@@ -38,6 +39,11 @@ MixerRows MixerRows::place(ScratchPlan& plan) {
   m.index_q = plan.rows(w.index_q);
   m.index_k = plan.rows(w.index_k);
   m.index_weights = plan.rows(w.index_weights);
+  m.smoothed = plan.rows(w.smoothed);
+  m.k_taps = plan.rows(w.k_taps);
+  m.v_taps = plan.rows(w.v_taps);
+  m.distances = plan.rows(w.distances);
+  m.row_sinks = plan.rows(w.row_sinks);
   if (!spec.causal) {
     m.whole_stride = kernel::whole_head_scratch(plan.max_tokens, d, dv);
     m.whole = plan.placer.take<float>(plan.threads * m.whole_stride);

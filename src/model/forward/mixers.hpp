@@ -24,6 +24,8 @@ struct MixerWidths {
                head_inputs = 0;  // with Latent::down, queries before their keys' matrices, `o`'s input
   std::int64_t latent_heads = 0, latent_width = 0;
   std::int64_t index_q = 0, index_k = 0, index_weights = 0;
+  // What a smoothing gives, taps of keys and of values, numbers of Distances, sinks of rows.
+  std::int64_t smoothed = 0, k_taps = 0, v_taps = 0, distances = 0, row_sinks = 0;
   // The cache's recurrence and its gates, products that these are made of, what the answers are gated with, answers.
   std::int64_t channels = 0, steps = 0, mixed = 0, z = 0, states = 0;
 };
@@ -31,8 +33,9 @@ struct MixerWidths {
 struct MixerRows {
   float *q, *k, *v, *heads, *low, *own, *head_inputs;  // (max_tokens, ...) each, as MixerWidths has them
   cpu::HeadScratch latent;
-  float *index_q, *index_k, *index_weights;  // (max_tokens, ...)
-  float* whole;                              // of encoders: (threads, whole_stride)
+  float *index_q, *index_k, *index_weights;                   // (max_tokens, ...)
+  float *smoothed, *k_taps, *v_taps, *distances, *row_sinks;  // (max_tokens, ...)
+  float* whole;                                               // of encoders: (threads, whole_stride)
   std::int64_t whole_stride;
   float *channels, *steps, *mixed, *states;
   float* beside;  // (max_tokens, dim): what a mixer beside another gives
@@ -48,6 +51,16 @@ void widen(MixerWidths& w, const Attention& a);
 void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Attention& a);
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a);
 const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a);
+
+// The same of rows that are not those of the residual stream alone: with Residuals. REQUIRES: all rows of the step.
+struct Source {
+  const float* x;  // (rows.count, dim)
+  const Norm& norm;
+};
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Source& q, const Source& k,
+             const Source& v, const Attention& a);
+// x (rows of the step, channels) in place; `taps` (rows of the step, Smoothing::taps).
+void smooth(const StepState& step, const MixerRows& m, const Smoothing& s, float* x, const float* taps = nullptr);
 
 void widen(MixerWidths& w, const ShortConv& c);
 void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const ShortConv& c);
