@@ -102,8 +102,8 @@ set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -m
 # Sources that also have functions around the dot product of bf16, which the set avx512bf16 alone calls: processors with VNNI
 # and without BF16 run the rest of the same copy.
 set(KVASIR_BF16_SOURCES "/kernel/(activation|bidirectional|dense_panels|peak)\\.simd\\.cpp$")
-# The source that has the products by AMX's tiles, which the set avx512amx alone calls.
-set(KVASIR_AMX_SOURCES "/kernel/tiles\\.simd\\.cpp$")
+# The sources that have products by AMX's tiles, which the set avx512amx alone calls, and roundings to bf16 for those that have them.
+set(KVASIR_AMX_SOURCES "/kernel/(rounded_products|tiles)\\.simd\\.cpp$")
 set(KVASIR_ISA_FLAGS_neon -march=armv8-a)
 set(KVASIR_ISA_FLAGS_neondot -march=armv8.2-a+dotprod)
 set(KVASIR_ISA_FLAGS_neoni8mm -march=armv8.2-a+dotprod+i8mm+bf16)
@@ -178,8 +178,8 @@ function(kvasir_isa_sources out)
     if(amx AND isa STREQUAL "avx512vnni" AND NOT KVASIR_EMULATE_AVX512)
       list(FILTER plain EXCLUDE REGEX "${KVASIR_AMX_SOURCES}")
       kvasir_isa_library(${S_PREFIX}_${isa}_amx ${isa} ${level} ${amx})
-      target_compile_options(${S_PREFIX}_${isa}_amx PRIVATE -mamx-tile -mamx-int8)
-      target_compile_definitions(${S_PREFIX}_${isa}_amx PRIVATE KVASIR_WITH_AMX)
+      target_compile_options(${S_PREFIX}_${isa}_amx PRIVATE -mamx-tile -mamx-int8 -mamx-bf16 -mavx512bf16)
+      target_compile_definitions(${S_PREFIX}_${isa}_amx PRIVATE KVASIR_WITH_AMX KVASIR_WITH_BF16)
       list(APPEND objects $<TARGET_OBJECTS:${S_PREFIX}_${isa}_amx>)
     endif()
     if(plain)

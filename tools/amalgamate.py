@@ -41,7 +41,7 @@ WRITTEN = ("/f32.cpp", "/f16.cpp", "/bf16.cpp")
 TARGETS = {
     "avx2": "avx2,fma,f16c,bmi,bmi2",
     "avxvnni": "avx2,fma,f16c,bmi,bmi2,avxvnni",
-    "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,amx-tile,amx-int8,prefer-vector-width=512",
+    "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,amx-tile,amx-int8,amx-bf16,prefer-vector-width=512",
     "neon": "arch=armv8-a",
     "neondot": "arch=armv8.2-a+dotprod",
     "neoni8mm": "arch=armv8.2-a+dotprod+i8mm+bf16",

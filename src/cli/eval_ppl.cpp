@@ -121,7 +121,8 @@ void print_noise(const EvalPplSettings& s, const PplReport& r) {
   const bool hidden = std::any_of(r.rows.begin(), r.rows.end(), [&](const PplRow& row) {
     return &row != &noise && row.kl_mean < 10 * noise.kl_mean;
   });
-  if (!hidden || s.subject.exact) return;
+  const lab::eval::SubjectOptions& o = s.subject;
+  if (!hidden || o.exact || o.against_exact || o.arithmetic != "int8") return;
   fmt::print("\n{}: {:.1e} of KL is what any last bit sets off in the rounding of 8-bit activations.\n", noise.kv,
              noise.kl_mean);
   fmt::print("--exact measures caches without it.\n");

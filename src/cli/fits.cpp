@@ -65,7 +65,7 @@ Fit fit_of(const weights::ModelFile& file, const run::EngineOptions& o, const st
 }
 
 bool names_codecs(const run::EngineOptions& o) {
-  return !o.kv.empty() || !o.k_codec.empty() || !o.v_codec.empty() || o.exact;
+  return !o.kv.empty() || !o.k_codec.empty() || !o.v_codec.empty() || o.computes_exactly();
 }
 
 bool stores_all(const std::string& preset, const model::ModelSpec& spec) {

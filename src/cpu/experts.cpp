@@ -36,8 +36,8 @@ ExpertScratch ExpertScratch::place(const Widths& w, int max_rows, Placer& p) {
   s.row_weights_ = p.take<float>(chosen);
   s.active_ = p.take<std::int32_t>(w.experts);
   for (const kernel::ActivationKind kind : kKinds)
-    s.inputs_[index(kind)] =
-        p.take<std::byte>(kind_used(kind) ? s.most_columns_ * kernel::activation_bytes(kind, in_blocks(w.dim)) : 0);
+    s.inputs_[index(kind)] = p.take<std::byte>(
+        kind_used(kind, w.rounded) ? s.most_columns_ * kernel::activation_bytes(kind, in_blocks(w.dim)) : 0);
   s.hidden_ =
       p.take<std::byte>(s.most_columns_ * kernel::activation_bytes(kernel::ActivationKind::kF32, in_blocks(w.hidden)));
   return s;

@@ -44,6 +44,7 @@ class ExpertScratch {
     std::int64_t dim = 0;     // what experts read
     std::int64_t hidden = 0;  // their longest hidden row
     int experts = 0, used = 0;
+    bool rounded = false;  // ModelSpec::rounded
   };
   static ExpertScratch place(const Widths& widths, int max_rows, Placer& p);
 

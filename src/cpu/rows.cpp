@@ -12,8 +12,10 @@ constexpr std::int64_t kElementBytes = 4;  // bytes of an element of prepared ac
 
 }  // namespace
 
-bool kind_used(kernel::ActivationKind kind) {
-  return kind != kernel::ActivationKind::kBf16 || simd::multiplies_bf16(simd::active());
+bool kind_used(kernel::ActivationKind kind, bool rounded) {
+  if (kind == kernel::ActivationKind::kRounded || kind == kernel::ActivationKind::kInt8)
+    return rounded == (kind == kernel::ActivationKind::kRounded);
+  return kind != kernel::ActivationKind::kBf16 || (!rounded && simd::multiplies_bf16(simd::active()));
 }
 
 RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Placer& p) {
@@ -26,14 +28,14 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
   s.factors_ = p.take<float>(threads * (widths.rank > 0 ? 3 : 2) * kPieceFloats);
   for (const kernel::ActivationKind kind : kKinds) {
     s.inputs_[index(kind)] =
-        p.take<std::byte>(kind_used(kind) ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
+        p.take<std::byte>(kind_used(kind, widths.rounded) ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
   }
   KVASIR_CHECK(widths.orders <= kMostOrders);
   for (int i = 0; i < widths.orders; ++i)
     s.ordered_[static_cast<std::size_t>(i)] =
-        p.take<std::byte>(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, s.widths_.input));
+        p.take<std::byte>(n * kernel::activation_bytes(ordered_kind(widths.rounded), s.widths_.input));
   s.turned_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
-  s.hidden_ = p.take<std::byte>(kElementBytes * n * widths.hidden);
+  s.hidden_ = p.take<std::byte>(kElementBytes * n * in_blocks(widths.hidden));
   if (widths.rank == 0) return s;
   for (float*& low : s.low_products_) low = p.take<float>(n * widths.rank);
   for (std::byte*& low : s.lows_) low = p.take<std::byte>(kElementBytes * n * widths.rank);
@@ -54,7 +56,7 @@ Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
   const int count = static_cast<int>(std::min<std::int64_t>(kTile, rows - first));
   const std::int64_t skip = worker * kTile;
   Rows r{first, count, worker, normed_ + skip * widths_.dim, y_ + skip * widths_.dim, {}, {}};
-  r.hidden = {kKinds[0], hidden_ + skip * kElementBytes * widths_.hidden, count, 0, rows};
+  r.hidden = {kKinds[0], hidden_ + skip * kElementBytes * in_blocks(widths_.hidden), count, 0, rows};
   for (const kernel::ActivationKind kind : kKinds)
     r.inputs[index(kind)] = {kind, inputs_[index(kind)] + skip * kernel::activation_bytes(kind, widths_.input), count,
                              0, rows};
@@ -65,11 +67,11 @@ Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
 
 // Of rows of a step of `whole`, of which `skip` lie before these.
 void RowScratch::set_orders(Rows& r, std::int64_t skip, int whole) const {
-  constexpr auto kKind = kernel::ActivationKind::kInt8;
+  const kernel::ActivationKind kind = ordered_kind(widths_.rounded);
   r.orders = widths_.orders;
   for (std::size_t i = 0; i < static_cast<std::size_t>(r.orders); ++i)
     r.ordered[i] = {nullptr,
-                    {kKind, ordered_[i] + skip * kernel::activation_bytes(kKind, widths_.input), r.count, 0, whole}};
+                    {kind, ordered_[i] + skip * kernel::activation_bytes(kind, widths_.input), r.count, 0, whole}};
 }
 
 void RowScratch::set_addends(Rows& r, std::int64_t skip, int whole) const {

@@ -16,11 +16,15 @@ inline constexpr int kRowGrain =
     16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
 inline constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
-                                                    kernel::ActivationKind::kF32};
+                                                    kernel::ActivationKind::kF32, kernel::ActivationKind::kRounded};
 static_assert(std::size(kKinds) == kernel::kActivationKinds);
 constexpr std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
-// Whether a matrix may want it on this machine.
-bool kind_used(kernel::ActivationKind kind);
+// Whether a matrix may want it on this machine; `rounded`: of a model whose matrices are multiplied in bf16.
+bool kind_used(kernel::ActivationKind kind, bool rounded);
+// What matrices whose columns have an order of their own want.
+constexpr kernel::ActivationKind ordered_kind(bool rounded) {
+  return rounded ? kernel::ActivationKind::kRounded : kernel::ActivationKind::kInt8;
+}
 constexpr std::int64_t in_blocks(std::int64_t width) { return (width + 31) / 32 * 32; }
 
 // Lays arrays out one behind the other, each on a cache line of its own. Without memory it only counts.
@@ -47,6 +51,7 @@ struct Widths {
   std::int64_t hidden = 0;  // of a feed forward
   int orders = 0;           // of columns, among matrices that read the same; 0..kMostOrders
   std::int64_t rank = 0;    // of an addend; 0: there is none
+  bool rounded = false;     // ModelSpec::rounded
 };
 inline constexpr int kMostOrders = 4;
 inline constexpr int kMostAddends = 6;  // of matrices that are multiplied together
@@ -102,7 +107,7 @@ class RowScratch {
   float* y_ = nullptr;
   float* factors_ = nullptr;
   std::array<std::byte*, kernel::kActivationKinds> inputs_{};
-  std::array<std::byte*, kMostOrders> ordered_{};  // of kInt8
+  std::array<std::byte*, kMostOrders> ordered_{};  // of ordered_kind
   float* turned_ = nullptr;
   std::byte* hidden_ = nullptr;  // of any kind
   std::array<float*, kMostAddends> low_products_{};

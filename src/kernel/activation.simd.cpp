@@ -205,6 +205,23 @@ void prepare_bf16(const Activations& a, std::int64_t begin, std::int64_t end, co
 }
 #endif
 
+void prepare_rounded(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx,
+                     Elements e) {
+  const std::int64_t bytes = activation_bytes(a.kind, a.k);
+  for (std::int64_t c = begin; c < end; ++c, x += ldx) {
+    auto* const to = reinterpret_cast<std::uint16_t*>(a.data + c * bytes);
+    for (std::int64_t k = e.begin; k < e.end; k += kLanes) {
+      const std::int64_t n = e.end - k;
+      if (n >= kLanes)
+        store_bf16(to + k, load(x + k - e.begin));
+      else  // the last ones of the column, with the zeros behind them up to 16
+        store_bf16(to + k, load_n(x + k - e.begin, static_cast<int>(n)));
+    }
+    if (e.end != a.k) continue;
+    for (std::int64_t k = (a.k + kLanes - 1) / kLanes * kLanes; k < bytes / 2; ++k) to[k] = 0;
+  }
+}
+
 void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx, Elements e) {
   while (begin < end) {
     const std::int64_t tile_end = (begin / kTileColumns + 1) * kTileColumns;
@@ -215,6 +232,8 @@ void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const f
     } else if (a.kind == ActivationKind::kBf16) {
       prepare_bf16(a, begin, stop, x, ldx, e);
 #endif
+    } else if (a.kind == ActivationKind::kRounded) {
+      prepare_rounded(a, begin, stop, x, ldx, e);
     } else {
       prepare_f32(a, begin, stop, x, ldx, e);
     }

@@ -4,6 +4,7 @@
 #include "kernel/activation_tile.hpp"
 #include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
+#include "kernel/rounded_products.hpp"
 #include "kernel/streaming.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -328,18 +329,30 @@ void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
 }
 
 template <class W>
-constexpr PanelFormat format() {
-  return {W::kActivation, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
+void unpack(const std::byte* panel, std::int64_t, std::int64_t begin, std::int64_t end, float* out) {
+  const auto* p = reinterpret_cast<const typename W::Element*>(panel);
+  for (std::int64_t i = begin; i < end; ++i, out += kPanelRows) store(out, W::step(p + i * kPanelRows));
 }
+
+template <class W>
+constexpr PanelFormat format() {
+  PanelFormat f = {W::kActivation, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
+  if constexpr (W::kRows == 1) f.unpack = unpack<W>;
+  return f;
+}
+
+constexpr PanelFormat kF16Panels = format<F16Weights>(), kBf16Panels = format<Bf16Weights>();
 
 }  // namespace
 
 extern const DensePanels dense_panels_table;
 #if KVASIR_HAS_BF16
-const DensePanels dense_panels_table = {format<F32Weights>(), format<F16Weights>(), format<Bf16Weights>(),
-                                        format<F16Pairs>(), format<Bf16Pairs>()};
+const DensePanels dense_panels_table = {format<F32Weights>(),  kF16Panels,          kBf16Panels,
+                                        format<F16Pairs>(),    format<Bf16Pairs>(), rounded<kF16Panels>(),
+                                        rounded<kBf16Panels>()};
 #else
-const DensePanels dense_panels_table = {format<F32Weights>(), format<F16Weights>(), format<Bf16Weights>(), {}, {}};
+const DensePanels dense_panels_table = {format<F32Weights>(),  kF16Panels, kBf16Panels, {}, {}, rounded<kF16Panels>(),
+                                        rounded<kBf16Panels>()};
 #endif
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

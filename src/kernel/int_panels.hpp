@@ -40,7 +40,8 @@ struct IntPanels : IntLayout<F> {
             Layout::pack,
             Layout::unpack_row,
             matmul,
-            HasFactor<F> ? Layout::set_factor : nullptr};
+            HasFactor<F> ? Layout::set_factor : nullptr,
+            Layout::unpack};
   }
 };
 

@@ -30,6 +30,8 @@
 // and 5 = 4 + 1 bits, 6 = 4 + 2 (low bits first).
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
@@ -272,6 +274,45 @@ struct IntLayout {
         unpack_part(panel + i / kSubs * F::kHeadBytes, i % kSubs, planes, row, by, out);
       panel = planes;
     }
+  }
+
+  // Like unpack_row, 16 rows at a time.
+  static void unpack(const std::byte* panel, std::int64_t k, std::int64_t begin, std::int64_t end, float* out) {
+    const std::int64_t blocks = k / F::kBlock;
+    const F32 by = set1(factor(panel, k));
+    for (std::int64_t at = begin / 32; at < end / 32; ++at, out += 32 * kPanelRows) {
+      const std::int64_t block = at / kSubs, first = block / kChunkBlocks * kChunkBlocks;
+      const std::byte* const chunk = panel + block / kChunkBlocks * chunk_bytes(kChunkBlocks);
+      const std::byte* const planes = chunk + head_bytes(chunk_blocks(blocks, first)) + (at - first * kSubs) * kPlanes;
+      F32 d[2] = {zero(), zero()};
+      F32 m[2] = {zero(), zero()};
+      F::load_head(chunk + (block - first) * F::kHeadBytes, static_cast<int>(at % kSubs), d, m);
+      Bytes u[8];
+      load_codes<F::kBits>(planes, u);
+      KVASIR_UNROLL(8)
+      for (int g = 0; g < 8; ++g) {
+        const int i = F::kScales == 2 ? g / 4 : 0;
+        const auto put = [&]<int j>(std::integral_constant<int, j>) __attribute__((always_inline)) {
+          F32 x = mul(d[i], to_f32(level_lanes<j>(u[g])));
+          if constexpr (F::kMin) x = add(x, m[i]);
+          if constexpr (kTail > 0) x = mul(x, by);
+          store(out + (4 * g + j) * kPanelRows, x);
+        };
+        put(std::integral_constant<int, 0>{});
+        put(std::integral_constant<int, 1>{});
+        put(std::integral_constant<int, 2>{});
+        put(std::integral_constant<int, 3>{});
+      }
+    }
+  }
+
+  // What byte j of every lane's codes is multiplied as.
+  template <int j>
+  KVASIR_INLINE I32 level_lanes(Bytes codes) {
+    if constexpr (HasLevels<F>)
+      return signed_byte<j>(lookup16(repeat16(F::kLevels), codes));
+    else
+      return sub(byte<j>(codes), set1_i32(F::kZero));
   }
 
   // 32 elements of a row, times `by`.

@@ -20,8 +20,9 @@ inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past
 //   kInt8  blocks of 32 with one f32 scale: q = round(x / d), d = max|x| / 127
 //   kBf16  rounded to bf16 (to nearest even), in pairs; an odd K is filled up with 0. With simd::multiplies_bf16 only
 //   kF32   as they are
-enum class ActivationKind { kInt8, kBf16, kF32 };
-inline constexpr int kActivationKinds = 3;
+//   kRounded  rounded to bf16 (to nearest even), row by row, for kernel/rounded_products.hpp on any instruction set
+enum class ActivationKind { kInt8, kBf16, kF32, kRounded };
+inline constexpr int kActivationKinds = 4;
 
 // Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
@@ -31,6 +32,7 @@ inline constexpr int kActivationKinds = 3;
 //          is two int16: the sum of elements 0 and 1 of every four (low), the sum of elements 2 and 3 (high).
 //   kBf16  in strips of columns, each (K/2, columns of the strip, 2): kernel/activation_tile.hpp
 //   kF32   f32, in strips of columns, each (K, columns of the strip)
+//   kRounded  bf16, (nc, K filled up with zeros to a multiple of 32)
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
   std::byte* data = nullptr;
@@ -44,7 +46,17 @@ struct Activations {
 
 // Bytes per column; K is a multiple of 32 for kInt8.
 constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
-  return kind == ActivationKind::kInt8 ? k + k / 32 * 28 : kind == ActivationKind::kBf16 ? (k + 1) / 2 * 4 : k * 4;
+  switch (kind) {
+    case ActivationKind::kInt8:
+      return k + k / 32 * 28;
+    case ActivationKind::kBf16:
+      return (k + 1) / 2 * 4;
+    case ActivationKind::kF32:
+      break;
+    case ActivationKind::kRounded:
+      return (k + 31) / 32 * 64;
+  }
+  return k * 4;
 }
 
 // Columns [begin, end) as activations of their own. REQUIRES: whole tiles, but for the last one of `a`.
@@ -75,6 +87,9 @@ struct PanelFormat {
   void (*matmul)(const MatmulArgs& args);
   // The 16 rows times `factor` instead of 1, for the formats of which files have such a number; null: others.
   void (*set_factor)(std::byte* panel, std::int64_t k, float factor) = nullptr;
+  // Elements [begin, end) of the 16 rows as floats (end - begin, 16): the values of unpack_row, but for the sign of
+  // zeros. REQUIRES: begin a multiple of 32, end too or k.
+  void (*unpack)(const std::byte* panel, std::int64_t k, std::int64_t begin, std::int64_t end, float* out) = nullptr;
 };
 
 // Panels of unquantised weights. Any row can be dequantised to float and packed in `f32`: that is `--exact`. Those that
@@ -85,6 +100,8 @@ struct DensePanels {
   PanelFormat bf16;
   PanelFormat f16_pairs;
   PanelFormat bf16_pairs;
+  PanelFormat f16_rounded;  // kernel/rounded_products.hpp
+  PanelFormat bf16_rounded;
 };
 KVASIR_DECLARE_KERNELS(DensePanels, dense_panels)
 

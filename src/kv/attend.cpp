@@ -16,13 +16,16 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
       workers_(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * worker_floats_ * sizeof(float)),
       states_(tensor::Tag::kScratch, arena.layout.state_floats() * sizeof(float)),
       pending_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(max_slices) *
-                                                    static_cast<std::size_t>(arena.layout.most_heads()))) {}
+                                                    static_cast<std::size_t>(arena.layout.most_heads()))) {
+  tables_.reserve(static_cast<std::size_t>(max_slices));
+}
 
 void Attention::reserve(std::span<const Slice> slices) {
   chooser_.reserve(slices);
   // Any slice may have a short part at a block boundary that is cut by groups.
   const std::size_t bytes = slices.size() * arena_.layout.state_floats() * sizeof(float);
   if (bytes > states_.size()) states_ = tensor::Buffer(tensor::Tag::kScratch, bytes);
+  if (slices.size() > 1) shared_.reserve(slices.size(), static_cast<std::size_t>(arena_.layout.max_states()));
 }
 
 kernel::States Attention::state(const Part& p, int head, std::int64_t index) const {
@@ -44,6 +47,7 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
     selection_.run(step, plan_);
     plan_.share([&](const Part& p, int head) { return selection_.count(p, head); });
     begin_away(step);
+    find_shared(step);
     attend(step);
     end_away(step);
   }
@@ -113,7 +117,63 @@ HeadFold::Ahead Attention::after_group(const LayerStep& step, const Part& p, int
   return ahead;
 }
 
+// Not where rows see pages each in a way of its own: by windows, distances, choices, or on a device.
+void Attention::find_shared(const LayerStep& step) {
+  shared_.clear();
+  const LayerLayout& layer = step.layer();
+  const std::span<const Part> parts = plan_.parts();
+  if (parts.size() < 2 || layer.shape.window > 0 || layer.shape.latent || step.x.scoring.slopes || step.x.chosen ||
+      device_.any() || arena_.pages.on_disk(layer))
+    return;
+  tables_.clear();
+  for (const Part& p : parts) {
+    const bool alone = !p.few || p.chosen || p.sequence->borrowed;
+    const std::int64_t sealed = alone ? 0 : plan_.list(p, nullptr, -1).sealed;
+    tables_.push_back({p.sequence->pages.data(), static_cast<int>(sealed / kGroupPages), p.tokens * layer.group()});
+  }
+  shared_.find(tables_);
+}
+
+void Attention::attend_together(const LayerStep& step, std::span<const int> parts, int head, int piece,
+                                int worker) const {
+  const auto part = [&](int i) -> const Part& { return plan_.parts()[static_cast<std::size_t>(i)]; };
+  const auto alone = [&](const Part& p, auto&& f) {
+    HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
+    f(fold);
+  };
+  for (const int i : parts)
+    if (piece == 0 && arena_.layout.sinks > 0)
+      alone(part(i), [&](HeadFold& fold) {
+        const kernel::States to = state(part(i), head, 0);
+        fold.clear(to);
+        fold.sinks(to);
+      });
+  {
+    HeadFold fold(step, parts, head, selection_.list(plan_, part(parts[0]), head), worker);
+    const kernel::States& all = fold.scratch().group;
+    fold.group(piece, {}, all);
+    const std::ptrdiff_t pitch = kernel::out_pitch(fold.dv());
+    std::ptrdiff_t row = 0;
+    for (const int i : parts) {
+      const std::ptrdiff_t rows = std::ptrdiff_t{part(i).tokens} * step.layer().group();
+      const kernel::States own = group_state(part(i), head, piece);
+      std::copy_n(all.max + row, rows, own.max);
+      std::copy_n(all.sum + row, rows, own.sum);
+      std::copy_n(all.out + row * pitch, rows * pitch, own.out);
+      row += rows;
+    }
+  }
+  for (const int i : parts)
+    if (pending(part(i), head).fetch_sub(1, std::memory_order_acq_rel) == 1)
+      alone(part(i), [&](HeadFold& fold) { finish_few(step, part(i), fold, head); });
+}
+
 void Attention::attend_few(const LayerStep& step, const Part& p, int head, int piece, int worker) const {
+  const auto at = static_cast<std::size_t>(&p - plan_.parts().data());
+  if (const std::span<const int> parts = shared_.with(at, piece); !parts.empty()) {
+    if (parts[0] == static_cast<int>(at)) attend_together(step, parts, head, piece, worker);
+    return;
+  }
   HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
   // Tokens of this step lie in the head's last group or in the sinks, which the first group attends to. Both are this
   // item's own unless the step is past the sinks. Groups behind the last one are empty: heads may choose more or less.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/team.hpp"
 #include "kv/chooser.hpp"
@@ -13,6 +14,7 @@
 #include "kv/head_fold.hpp"
 #include "kv/sealer.hpp"
 #include "kv/select/selection.hpp"
+#include "kv/shared_groups.hpp"
 
 namespace kvasir::kv {
 
@@ -38,6 +40,9 @@ class Attention {
   void prepare(const LayerStep& step);
   void attend(const LayerStep& step);
   void attend_few(const LayerStep& step, const Part& part, int head, int group, int worker) const;
+  // Of parts that have a group of pages in common, by the first of them.
+  void attend_together(const LayerStep& step, std::span<const int> parts, int head, int piece, int worker) const;
+  void find_shared(const LayerStep& step);
   void attend_many(const LayerStep& step, const Part& part, int head, int piece, int worker) const;
   void finish_few(const LayerStep& step, const Part& part, HeadFold& fold, int head) const;
   // Of groups that a device has: begun before the host's items run, and merged after them.
@@ -62,6 +67,8 @@ class Attention {
   Selection selection_;
   DeviceFolds device_;
   Chooser chooser_;
+  SharedGroups shared_;
+  std::vector<SharedGroups::Table> tables_;
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;

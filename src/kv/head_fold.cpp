@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "kv/shared_groups.hpp"
+
 namespace kvasir::kv {
+namespace {
+
+// The position is the first part's: every row sees all of what is folded together.
+Rows load_together(const LayerStep& step, std::span<const int> parts, int head, float* q) {
+  const auto part = [&](int i) -> const Part& { return step.plan.parts()[static_cast<std::size_t>(i)]; };
+  Rows all{q, 0, step.layer().group(), part(parts[0]).position};
+  for (const int i : parts) {
+    float* const to = q + static_cast<std::ptrdiff_t>(all.count) * step.layer().shape.head_dim;
+    all.count += step.load_queries(part(i), head, 0, part(i).tokens, to).count;
+  }
+  return all;
+}
+
+}  // namespace
 
 HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const PageList& list, int token, int tokens,
                    bool many, int worker)
@@ -21,6 +37,22 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
       sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
       fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn, step.slopes(head),
             step.chosen(part, token), step.distances(part, token, head), step.distance_floats()) {}
+
+HeadFold::HeadFold(const LayerStep& step, std::span<const int> parts, int head, const PageList& list, int worker)
+    : step_(step),
+      part_(step.plan.parts()[static_cast<std::size_t>(parts[0])]),
+      sequence_(*part_.sequence),
+      layer_(step.layer().owner),
+      head_(head),
+      few_(true),
+      list_(list),
+      size_(fold_size(step.layer(), kSharedRows, false)),
+      scratch_(),
+      rows_((scratch_.place(step.scratch(worker), size_), load_together(step, parts, head, scratch_.q))),
+      raw_{
+          step.owner().raw_k, step.owner().raw_v, {size_.d, {}, nullptr}, {step.owner().shape.head_dim_v, {}, nullptr}},
+      sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
+      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn) {}
 
 // Sinks are a segment of one short page.
 FoldPage HeadFold::sink_page() const {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "kv/step.hpp"
 
@@ -15,6 +16,9 @@ class HeadFold {
   // of the worker.
   HeadFold(const LayerStep& step, const Part& part, int head, const PageList& list, int token, int tokens, bool many,
            int worker);
+  // Rows of several parts with few rows, one behind the other, for groups of sealed pages that they have in common
+  // (kv/shared_groups.hpp): the first part's list, without anything that only some of them read.
+  HeadFold(const LayerStep& step, std::span<const int> parts, int head, const PageList& list, int worker);
   HeadFold(const HeadFold&) = delete;
   HeadFold& operator=(const HeadFold&) = delete;
 

@@ -13,6 +13,7 @@
 #include "kv/hot_pages.hpp"
 #include "kv/outline.hpp"
 #include "kv/question.hpp"
+#include "kv/shared_groups.hpp"
 #include "kv/spec.hpp"
 #include "kv/summaries.hpp"
 
@@ -438,10 +439,13 @@ std::size_t Layout::worker_floats() const {
   for (const LayerLayout& layer : layers) {
     if (!layer.attends()) continue;
     const LayerShape& s = layer.shape;
+    const bool shares = s.window == 0 && !s.latent;
     for (const bool prompt : {false, true}) {
       FoldScratch scratch;
       most = std::max(most, scratch.place(nullptr, fold_size(layer, prompt ? kItemRows : few_rows(), prompt)));
     }
+    FoldScratch together;
+    if (shares) most = std::max(most, together.place(nullptr, fold_size(layer, kSharedRows, false)));
     // Sealing, and a page of keys, or of values, as floats for the selector's summary.
     most = std::max({most,
                      query_floats(s) + seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim) +

@@ -39,7 +39,8 @@ ScratchPlan plan_scratch(const ModelSpec& spec, int max_tokens, int max_logits, 
           cpu::Widths{.dim = spec.dim,
                       .input = spec.dim,
                       .orders = spec.orders,
-                      .rank = spec.adapters ? spec.adapters->rank() : 0}};
+                      .rank = spec.adapters ? spec.adapters->rank() : 0,
+                      .rounded = spec.in_bf16}};
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "base/error.hpp"
 #include "model/cache_shape.hpp"
 #include "model/reference_fixture.hpp"
+#include "simd/emulated_amx_fixture.hpp"
+#include "simd/every_isa.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -708,6 +710,9 @@ TEST_P(ForwardOption, AgreesWithFloat64) {
   EXPECT_LE(error_of(run(spec, "f32", true, ids, 20, 2).logits, spec, "f32", ids), 3e-6);
   // Activations of 8 bits. The bound is that of golden_test.
   EXPECT_LE(error_of(run(spec, "q8_0", false, ids, 20, 2).logits, spec, "q8_0", ids), 0.10);
+  spec.in_bf16 = true;
+  for (const char* type : {"q8_0", "f16"})
+    EXPECT_LE(error_of(run(spec, type, false, ids, 20, 2).logits, spec, type, ids), 0.10) << type;
 }
 
 // One by one, in tiles by one thread each, all at once: the same bits.
@@ -715,14 +720,42 @@ TEST_P(ForwardOption, ChunksThreadsAndTilesDoNotShow) {
   ModelSpec spec = plain_model();
   GetParam().set(spec);
   const auto ids = tokens(150);
-  for (const char* type : {"q8_0", "f16"}) {
+  for (const auto& [type, in_bf16] : {std::pair{"q8_0", false}, {"f16", false}, {"q8_0", true}}) {
+    spec.in_bf16 = in_bf16;
     const Outcome whole = run(spec, type, false, ids, 150, 3);
     for (const auto& [chunk, threads] : {std::pair{150, 1}, {64, 2}, {1, 2}}) {
       const Outcome other = run(spec, type, false, ids, chunk, threads);
       EXPECT_EQ(0, std::memcmp(other.logits.data(), whole.logits.data(), whole.logits.size() * 4))
-          << type << " " << chunk << " " << threads;
+          << type << " " << chunk << " " << threads << (in_bf16 ? " in bf16" : "");
       EXPECT_EQ(other.cache, whole.cache);
     }
+  }
+}
+
+// In bf16 every instruction set gives the same bits, tiles of AMX too: emulated where the processor has none.
+TEST(Forward, InBf16EverySetGivesTheSameBits) {
+  ModelSpec spec = plain_model();
+  spec.in_bf16 = true;
+  const auto ids = tokens(70);
+  for (const char* type : {"q8_0", "bf16"}) {
+    const simd::KeepIsa keep;
+    std::vector<Outcome> all;
+    simd::each_isa([&] { all.push_back(run(spec, type, false, ids, 70, 1)); });
+#if defined(__x86_64__) && defined(__linux__)
+    if (simd::emulated_amx::possible()) {
+      const simd::UsableTiles usable;
+      simd::force(simd::Isa::kAvx512Amx);
+      all.push_back(run(spec, type, false, ids, 70, 1));
+      all.push_back(run(spec, type, false, ids, 33, 1));
+    }
+#endif
+    for (const Outcome& one : all) {
+      EXPECT_EQ(one.cache, all[0].cache) << type;
+      EXPECT_EQ(one.logits, all[0].logits) << type;
+    }
+    spec.in_bf16 = false;
+    EXPECT_NE(run(spec, type, false, ids, 70, 1).cache, all[0].cache) << type;
+    spec.in_bf16 = true;
   }
 }
 
@@ -747,10 +780,12 @@ TEST(Forward, OptionsTogetherAgreeWithFloat64) {
 
 // What other rows of a step choose does not show: a sequence alone and beside others, whole and one token at a time.
 TEST(ForwardExperts, NeighboursDoNotShow) {
-  for (const Option& o : kExpertOptions) {
+  for (int i = 0; i < 2 * static_cast<int>(std::size(kExpertOptions)); ++i) {
+    const Option& o = kExpertOptions[i / 2];
     SCOPED_TRACE(o.name);
     ModelSpec spec = plain_model();
     o.set(spec);
+    spec.in_bf16 = i % 2 == 1;
     const auto ids = tokens(70);
     const auto others = tokens(40);
     const Outcome alone = run(spec, "q8_0", false, ids, 70, 2);

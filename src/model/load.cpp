@@ -37,11 +37,18 @@ std::string shape_text(std::span<const std::int64_t> columns_first) {
   return text;
 }
 
-const kernel::PanelFormat& format_of(const weights::TensorInfo& t, bool exact, bool bf16_products) {
-  if (exact) return kernel::dense_panels().f32;
+// How quantised weights and those of 16 bits are multiplied; floats of 32 bits always are as they are.
+enum class How { kExact, kPlain, kPairs, kRounded };
+How how_of(const ModelSpec& spec, const LoadOptions& options) {
+  return options.exact ? How::kExact : spec.in_bf16 ? How::kRounded : options.bf16_products ? How::kPairs : How::kPlain;
+}
+
+const kernel::PanelFormat& format_of(const weights::TensorInfo& t, How how) {
+  if (how == How::kExact) return kernel::dense_panels().f32;
   const weights::Quant* quant = find(weights::quants(), t.quant);
   KVASIR_CHECK(quant != nullptr);
-  return bf16_products ? quant->format() : *quant->panel;
+  if (how == How::kRounded && quant->rounded) return *quant->rounded;
+  return how == How::kPairs ? quant->format() : *quant->panel;
 }
 
 // rows x columns, not yet anywhere.
@@ -126,8 +133,9 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
                    std::to_string(t.count) + " of f32");
     }
     // What is packed and what is read row by row holds whole groups of elements.
-    const int multiple = t.use == TensorSpec::Use::kMatrix ? format_of(*info, exact, true).k_multiple
-                                                           : find(weights::quants(), info->quant)->block;
+    const int multiple = t.use == TensorSpec::Use::kMatrix
+                             ? format_of(*info, exact ? How::kExact : How::kPlain).k_multiple
+                             : find(weights::quants(), info->quant)->block;
     if (info->columns() % multiple != 0)
       faults.add(t.name + " has " + std::to_string(info->columns()) + " columns, expected a multiple of " +
                  std::to_string(multiple));
@@ -156,15 +164,16 @@ VectorPlaces place_vectors(const ModelSpec& spec, const weights::ModelFile& file
 }
 
 // Gives every matrix its shape and format.
-void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf16_products) {
+void shape(ModelSpec& spec, const weights::ModelFile& file, How how) {
   for_each<Linear>(spec, [&](Linear& l) {
-    const bool in_floats = exact || l.in_floats;
-    l.bound = matrix_of(l.rows, l.columns, format_of(form_of(*file.find(l.name), in_floats), in_floats, bf16_products));
+    const bool in_floats = how == How::kExact || l.in_floats;
+    l.bound =
+        matrix_of(l.rows, l.columns, format_of(form_of(*file.find(l.name), in_floats), in_floats ? How::kExact : how));
     l.bound.addend = l.addend;
   });
   for_each<Stack>(spec, [&](Stack& s) {
     s.bound = {};
-    s.bound.first = matrix_of(s.rows, s.columns, format_of(*file.find(s.name), exact || s.transposed, bf16_products));
+    s.bound.first = matrix_of(s.rows, s.columns, format_of(*file.find(s.name), s.transposed ? How::kExact : how));
   });
 }
 
@@ -220,6 +229,9 @@ class Loader {
  private:
   const weights::TensorInfo& info(const std::string& name) const { return *m_.file_->find(name); }
 
+  // Whether weights are packed for products of pairs; for products of rounded ones they are as for neither.
+  bool pairs() const { return options_.bf16_products && !m_.spec_.in_bf16; }
+
   // Rows that make hidden elements come in the order of the columns that read them: no step has to turn those.
   void find_orders() {
     if (options_.exact) return;
@@ -242,7 +254,7 @@ class Loader {
   }
 
   void bind_matrices() {
-    shape(m_.spec_, *m_.file_, options_.exact, options_.bf16_products);
+    shape(m_.spec_, *m_.file_, how_of(m_.spec_, options_));
     for_each<Linear>(m_.spec_, [&](Linear& l) {
       const bool in_floats = options_.exact || l.in_floats;
       if (!in_floats && !met_.contains(&l)) l.bound.order = canonical(order_of(l, *m_.file_));
@@ -273,7 +285,7 @@ class Loader {
     }
     // Floats of --exact take more than the model's file and are seldom asked for twice.
     if (options_.residency.keep && !options_.exact) {
-      const PackedName name = packed_name(m_.spec_, *m_.file_, options_.exact, options_.bf16_products, "");
+      const PackedName name = packed_name(m_.spec_, *m_.file_, options_.exact, pairs(), "");
       m_.kept_ = std::make_unique<KeptWeights>(options_.residency.keep, name.fingerprint, part_bytes, places);
       if (m_.kept_->read(team_)) return;
     }
@@ -296,8 +308,7 @@ class Loader {
 
   // Bundles in a file beside the model, which is made if it is not there; those that stay in memory are read now.
   void bind_packed(std::vector<Bundle> bundles) {
-    const PackedName name =
-        packed_name(m_.spec_, *m_.file_, options_.exact, options_.bf16_products, options_.residency.file);
+    const PackedName name = packed_name(m_.spec_, *m_.file_, options_.exact, pairs(), options_.residency.file);
     std::vector<std::int64_t> bytes;
     std::vector<int> first;
     std::vector<std::pair<std::size_t, std::int64_t>> parts;  // of every block: bundle, part
@@ -603,7 +614,7 @@ std::unique_ptr<Model> Model::load(ModelSpec spec, std::unique_ptr<weights::Mode
 std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFile& file, bool exact) {
   check_tensors(spec, file, exact);
   ModelSpec shaped = spec;
-  shape(shaped, file, exact, true);
+  shape(shaped, file, how_of(spec, {.exact = exact}));
   std::int64_t total = bytes_of_vectors(spec, file);
   for (const Bundle& b : bundles_of(shaped))
     if (b.same_as < 0) total += b.count() * b.part_bytes();
@@ -614,7 +625,7 @@ Residency Model::plan(const ModelSpec& spec, const weights::ModelFile& file, boo
                       const ResidencyOptions& options) {
   check_tensors(spec, file, exact);
   ModelSpec shaped = spec;
-  shape(shaped, file, exact, true);
+  shape(shaped, file, how_of(spec, {.exact = exact}));
   return plan_of(bundles_of(shaped), spec, file, options);
 }
 

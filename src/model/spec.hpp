@@ -551,6 +551,9 @@ struct ModelSpec {
   int deep = 0;         // layers, the first ones, to whose answers pictures add rows (deepstack)
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
   std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
+  // Whether matrices are multiplied in bf16 (kernel/rounded_products.hpp): said by who loads the model, not by its
+  // file.
+  bool in_bf16 = false;
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   // Elements of a text's vector.

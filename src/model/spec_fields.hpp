@@ -264,8 +264,8 @@ void each_field(S& s, F&& f) {
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
   auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, prefix, deep,
-         orders, adapters] = s;
-  static_cast<void>(prefix), static_cast<void>(orders), static_cast<void>(adapters);
+         orders, adapters, in_bf16] = s;
+  static_cast<void>(prefix), static_cast<void>(orders), static_cast<void>(adapters), static_cast<void>(in_bf16);
   KVASIR_TELL(f, arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank);
   if (!projections.empty()) f("projections", projections);  // as Cut::turns
   if (deep > 0) f("deep", deep);                            // as Cut::turns

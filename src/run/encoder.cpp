@@ -23,10 +23,11 @@ static int threads_of(const EngineOptions& options) {
 
 std::int64_t Encoder::planned_bytes(const EngineOptions& options, const weights::ModelFile& file) {
   model::ModelSpec spec = model::read_spec(file, options.ctx);
-  model::Adapters::attach(spec, file, options.lora, options.exact);
+  set_arithmetic(spec, options);
+  model::Adapters::attach(spec, file, options.lora, options.computes_exactly());
   const int threads = threads_of(options);
-  return model::Model::planned_bytes(spec, file, options.exact) +
-         std::max(model::Model::planned_load_scratch(spec, file, options.exact, threads),
+  return model::Model::planned_bytes(spec, file, options.computes_exactly()) +
+         std::max(model::Model::planned_load_scratch(spec, file, options.computes_exactly(), threads),
                   model::Forward::planned_scratch(spec, static_cast<int>(context_for(options, spec)), 1, threads));
 }
 
@@ -38,7 +39,8 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
   if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   model::ModelSpec spec = model::read_spec(*file, options.ctx);
   if (spec.causal) throw Error(Code::kUnsupported, "is a model that writes texts, expected an encoder", options.model);
-  model::Adapters::attach(spec, *file, options.lora, options.exact);
+  set_arithmetic(spec, options);
+  model::Adapters::attach(spec, *file, options.lora, options.computes_exactly());
   tokenizer_ = text::make_tokenizer(file->metadata());
   if (tokenizer_ && tokenizer_->size() > spec.vocab)
     throw Error(Code::kBadInput,
@@ -48,15 +50,15 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
   const std::int64_t context = context_for(options, spec);
   const std::int64_t scratch = model::Forward::planned_scratch(spec, static_cast<int>(context), 1, threads_of(options));
   const model::ResidencyOptions where =
-      residency_options(options, scratch, model::Model::planned_bytes(spec, *file, options.exact));
-  const std::int64_t bytes = model::Model::plan(spec, *file, options.exact, where).memory() + scratch;
+      residency_options(options, scratch, model::Model::planned_bytes(spec, *file, options.computes_exactly()));
+  const std::int64_t bytes = model::Model::plan(spec, *file, options.computes_exactly(), where).memory() + scratch;
   if (const auto machine = describe_host().memory_total; machine > 0 && static_cast<std::uint64_t>(bytes) > machine)
     throw Error(Code::kMemory,
                 "weights and scratch of " + std::to_string(bytes / 1000000) + " MB do not fit into this machine's " +
                     std::to_string(machine / 1000000) + " MB (see --ctx, --weights-memory)",
                 options.model);
   model_ = model::Model::load(std::move(spec), std::move(file), *team_,
-                              {.exact = options.exact, .residency = where, .progress = progress});
+                              {.exact = options.computes_exactly(), .residency = where, .progress = progress});
   forward_ = std::make_unique<model::Forward>(*team_, *model_, static_cast<int>(context));
   card_ = card_of(model_->spec(), model_->file(), std::move(name));
   card_.context = context;

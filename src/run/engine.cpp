@@ -77,6 +77,13 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
                 "bytes, and the next start reads them instead of packing; 0: none",
         .placeholder = "SIZE"}},
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
+      {"arithmetic",
+       &O::arithmetic,
+       {.help = "what matrices are multiplied in: int8 (activations in 8 bits beside quantised weights, floats beside "
+                "others), bf16 (weights and activations rounded to bf16: closer to --exact; prompts are fast where the "
+                "processor has AMX, answers are slower everywhere), or exact, which is --exact",
+        .choices = {"int8", "bf16", "exact"},
+        .placeholder = "KIND"}},
       {"kv",
        &O::kv,
        {.help = "how the cache is stored: a preset, a codec, KEYS/VALUES, a share of the bytes of f16 such as 27%, or "
@@ -154,8 +161,15 @@ const OptionTable<EngineOptions>& engine_table() {
   return table;
 }
 
+void set_arithmetic(model::ModelSpec& spec, const EngineOptions& options) {
+  spec.in_bf16 = options.arithmetic == "bf16";
+  if (spec.in_bf16 && options.exact)
+    throw Error(Code::kBadInput, "is bf16, and --exact asks for dequantised floats; expected one of them",
+                "--arithmetic");
+}
+
 static bool names_no_codec(const EngineOptions& o) {
-  return o.kv.empty() && o.k_codec.empty() && o.v_codec.empty() && !o.exact;
+  return o.kv.empty() && o.k_codec.empty() && o.v_codec.empty() && !o.computes_exactly();
 }
 
 std::string default_kv(const model::ModelSpec& spec, std::string* note) {
@@ -183,7 +197,7 @@ static std::string named_kv(const EngineOptions& options, const model::ModelSpec
   if (options.kv == kAuto) return "f16";
   if (!options.kv.empty()) return options.kv;
   if (names_no_codec(options)) return default_kv(spec, &note);
-  return options.exact ? "f32" : "f16";
+  return options.computes_exactly() ? "f32" : "f16";
 }
 
 std::string kv_name(const EngineOptions& options, const model::ModelSpec& spec) {
@@ -251,8 +265,9 @@ static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::Cache
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
                        std::int64_t pool_tokens, const Beside& beside) {
   model::ModelSpec spec = model::read_spec(file, longest(options));
-  model::Adapters::attach(spec, file, options.lora, options.exact);
-  const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
+  set_arithmetic(spec, options);
+  model::Adapters::attach(spec, file, options.lora, options.computes_exactly());
+  const model::KeyFacts facts = model::key_facts(spec, file, options.computes_exactly());
   kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
   if (pool_tokens > 0) cache.max_tokens = pool_tokens;
   EnginePlan plan;
@@ -265,15 +280,16 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
   plan.cache = planned_cache(cache_shape(spec), cache, default_threads(options), options);
-  plan.load_bytes = model::Model::planned_load_scratch(spec, file, options.exact, default_threads(options));
+  plan.load_bytes =
+      model::Model::planned_load_scratch(spec, file, options.computes_exactly(), default_threads(options));
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
       model::Forward::planned_scratch(spec, std::max(most, sequences), logits, default_threads(options));
   const std::int64_t others = static_cast<std::int64_t>(plan.cache.total()) + plan.scratch_bytes + beside.others;
-  const std::int64_t all = model::Model::planned_bytes(spec, file, options.exact);
+  const std::int64_t all = model::Model::planned_bytes(spec, file, options.computes_exactly());
   plan.beside = beside;
-  plan.residency =
-      model::Model::plan(spec, file, options.exact, residency_options(options, others, all, beside.weights));
+  plan.residency = model::Model::plan(spec, file, options.computes_exactly(),
+                                      residency_options(options, others, all, beside.weights));
   plan.weight_bytes = plan.residency.memory();
   return plan;
 }
@@ -406,8 +422,9 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   context_ = context_for(options, spec);
-  model::Adapters::attach(spec, *file, options.lora, options.exact);
-  const model::KeyFacts facts = model::key_facts(spec, *file, options.exact);
+  set_arithmetic(spec, options);
+  model::Adapters::attach(spec, *file, options.lora, options.computes_exactly());
+  const model::KeyFacts facts = model::key_facts(spec, *file, options.computes_exactly());
   cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
   cache_options_.drafts = needs.drafted > 0;
   if (!needs.device) needs_.device = open_device(options);
@@ -418,16 +435,18 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
       model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
   model::ResidencyOptions where =
       residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch + needs.beside.others,
-                        model::Model::planned_bytes(spec, *file, options.exact), needs.beside.weights);
-  check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
-               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()), needs.beside,
+                        model::Model::planned_bytes(spec, *file, options.computes_exactly()), needs.beside.weights);
+  check_memory(model::Model::plan(spec, *file, options.computes_exactly(), where), options.model, cache_plan, scratch,
+               model::Model::planned_load_scratch(spec, *file, options.computes_exactly(), team_->size()), needs.beside,
                describe_host().memory_total);
   where.keep = {.folder = needs.weights_folder,
                 .bytes = static_cast<std::int64_t>(store::parse_bytes(options.keep_weights, "--keep-weights")),
                 .note = needs.weights_note};
-  model_ = model::Model::load(
-      std::move(spec), std::move(file), *team_,
-      {.exact = options.exact, .residency = where, .wrap_reads = needs.wrap_reads, .progress = needs.progress});
+  model_ = model::Model::load(std::move(spec), std::move(file), *team_,
+                              {.exact = options.computes_exactly(),
+                               .residency = where,
+                               .wrap_reads = needs.wrap_reads,
+                               .progress = needs.progress});
   if (tokenizer_ && reads_text(options, model_->spec())) {
     const std::int64_t tokens = cache_options_.max_tokens;
     cache_options_ = run::cache_options(options, model_->spec(),

@@ -36,9 +36,10 @@ struct EngineOptions {
   std::int32_t keep_last = -1;
   std::string weights_file;
   std::string keep_weights = "16GiB";  // most of packed weights in Needs::weights_folder
-  bool exact = false;   // reference path: all matrices dequantised to floats, f32 cache unless one is named
-  std::string kv;       // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
-  std::string k_codec;  // of keys, when they differ
+  bool exact = false;               // reference path: all matrices dequantised to floats, f32 cache unless one is named
+  std::string arithmetic = "int8";  // what matrices are multiplied in: "int8", "bf16", or "exact": `exact`
+  std::string kv;                   // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
+  std::string k_codec;              // of keys, when they differ
   std::string v_codec;
   std::string kv_layers;  // exceptions: "0=f16;2-5=rq4/rq3"
   float kv_noise = 0.2f;  // budget of "auto", nats
@@ -67,7 +68,12 @@ struct EngineOptions {
   std::int32_t select_prompt = -1;
   std::int32_t select_meter = -1;
   float select_floor = 0;
+
+  bool computes_exactly() const { return exact || arithmetic == "exact"; }
 };
+
+// What the options say of how the model is computed. Throws Error(kBadInput) where they contradict each other.
+void set_arithmetic(model::ModelSpec& spec, const EngineOptions& options);
 
 inline constexpr std::int64_t kDefaultContext = 8192;
 inline constexpr std::int64_t kProgramBytes = std::int64_t{64} << 20;  // of the program itself, tokenizer and all

@@ -41,7 +41,9 @@ std::string describe_cache(const Engine& engine) {
   // caches before there were other selectors, which stay readable.
   const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
-  text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
+  const bool in_bf16 = engine.model().spec().in_bf16;
+  text += fmt::format("arithmetic {}{}{}\n", simd::name(simd::active()), o.computes_exactly() ? " exact" : "",
+                      in_bf16 ? " bf16" : "");
   if (const auto& adapters = engine.model().spec().adapters)
     text += fmt::format("adapters {:016x}\n", adapters->hash());
   text += weights::tensor_text(engine.model().file());

@@ -42,7 +42,7 @@ std::string name_of(const store::Key& content) {
 vision::EncoderOptions encoder_options(const EngineOptions& options) {
   const bool rounded =
       !options.weights.empty() && weights::mix_of(options.weights).quant.find("16") == std::string_view::npos;
-  return {.exact = options.exact, .eight_bits = rounded};
+  return {.exact = options.computes_exactly(), .eight_bits = rounded};
 }
 
 model::Sight sight_of(vision::Sight sight) {

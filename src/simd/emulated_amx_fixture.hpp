@@ -1,9 +1,10 @@
 // For tests on machines without AMX: its instructions end in SIGILL there, and a handler does what they would have
 // done. So the kernels that ship are what runs, instruction by instruction, with its checks of configurations and
-// shapes (Intel's manual, volume 2: LDTILECFG, TILELOADD, TILESTORED, TDPBSSD and their exceptions). Some microseconds
-// each.
+// shapes (Intel's manual, volume 2: LDTILECFG, TILELOADD, TILESTORED, TDPBSSD, TDPBF16PS and their exceptions). Some
+// microseconds each.
 #pragma once
 
+#include "simd/flush_subnormals.hpp"
 #include "simd/isa.hpp"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -52,10 +53,14 @@ inline void configure(const std::uint8_t* p) {
   }
 }
 
-inline void dot(Tile& c, const Tile& a, const Tile& b, bool a_signed, bool b_signed) {
+inline void check_shapes(const Tile& c, const Tile& a, const Tile& b) {
   if (&c == &a || &c == &b || &a == &b) refuse("a tile that is named twice");
   if (a.rows != c.rows || b.row_bytes != c.row_bytes || a.row_bytes != 4 * b.rows || c.row_bytes % 4 != 0)
     refuse("tiles whose shapes do not fit");
+}
+
+inline void dot(Tile& c, const Tile& a, const Tile& b, bool a_signed, bool b_signed) {
+  check_shapes(c, a, b);
   const auto value = [](std::uint8_t x, bool is_signed) { return is_signed ? static_cast<std::int8_t>(x) : int{x}; };
   for (int m = 0; m < c.rows; ++m)
     for (int n = 0; n < c.row_bytes / 4; ++n) {
@@ -64,6 +69,29 @@ inline void dot(Tile& c, const Tile& a, const Tile& b, bool a_signed, bool b_sig
       for (int k = 0; k < a.row_bytes; ++k)
         sum += value(a.bytes[m][k], a_signed) * value(b.bytes[k / 4][4 * n + k % 4], b_signed);
       std::memcpy(c.bytes[m] + 4 * n, &sum, 4);
+    }
+}
+
+// The manual's operation of TDPBF16PS: products of even elements and of odd ones are added up apart, from 0 on, each
+// with one rounding; then both sums, then what was there. REQUIRES: FlushSubnormals lives, as the instruction's DAZ and
+// FTZ.
+__attribute__((noinline)) inline void dot_bf16(Tile& c, const Tile& a, const Tile& b) {
+  check_shapes(c, a, b);
+  const auto value = [](const std::uint8_t* p) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(p[1]) << 24 | static_cast<std::uint32_t>(p[0]) << 16;
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+  };
+  for (int m = 0; m < c.rows; ++m)
+    for (int n = 0; n < c.row_bytes / 4; ++n) {
+      float sums[2] = {0, 0}, before;
+      for (int k = 0; k < a.row_bytes / 4; ++k)
+        for (int i = 0; i < 2; ++i)
+          sums[i] = __builtin_fmaf(value(a.bytes[m] + 4 * k + 2 * i), value(b.bytes[k] + 4 * n + 2 * i), sums[i]);
+      std::memcpy(&before, c.bytes[m] + 4 * n, 4);
+      const float after = before + (sums[0] + sums[1]);
+      std::memcpy(c.bytes[m] + 4 * n, &after, 4);
     }
 }
 
@@ -122,6 +150,9 @@ inline int execute(const ucontext_t& c, const std::uint8_t* p) {
     const Tile& t = tile(first);
     for (int r = 0; r < t.rows; ++r)
       std::memcpy(memory + static_cast<std::uint64_t>(r) * stride, t.bytes[r], static_cast<std::size_t>(t.row_bytes));
+  } else if (op == 0x5c && mod == 3 && prefix == 2) {
+    const FlushSubnormals flush;
+    dot_bf16(tile(first), tile(second), tile(third & 7));
   } else if (op == 0x5e && mod == 3) {  // none: both unsigned, 66: b signed, F3: a signed, F2: both
     dot(tile(first), tile(second), tile(third & 7), prefix >= 2, prefix == 1 || prefix == 3);
   } else {

@@ -50,6 +50,11 @@ bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 3) == 3;
 }
+// Leaf 7, EDX bit 22 (AMX-BF16). Every processor with AMX so far has all three; a hypervisor may hide one.
+bool lacks_amx_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_amx() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) == 0;
+}
 // Whether this process may use tiles. Linux gives them on request: without it the first one ends the program. The
 // request is for all threads and is inherited by fork; it fails where the kernel is older than 5.16, a hypervisor or a
 // sandbox refuses, or a thread has an alternate stack for signals that is too small for what tiles add.
@@ -171,6 +176,14 @@ std::string_view withheld(Isa isa) {
 }
 
 bool has_tiles(Isa isa) { return isa == Isa::kAvx512Amx; }
+bool has_bf16_tiles(Isa isa) {
+  static const bool lacks = lacks_amx_bf16();
+  return has_tiles(isa) && !lacks;
+}
+bool converts_to_bf16(Isa isa) {
+  static const bool has = (__builtin_cpu_init(), __builtin_cpu_supports("avx512bf16"));
+  return has && (isa == Isa::kAvx512Bf16 || isa == Isa::kAvx512Amx);
+}
 bool multiplies_bf16(Isa isa) { return isa == Isa::kAvx512Bf16; }
 
 bool preferred(Isa isa) {
@@ -198,6 +211,8 @@ bool supported(Isa isa) {
 
 std::string_view withheld(Isa) { return ""; }
 bool has_tiles(Isa) { return false; }
+bool has_bf16_tiles(Isa) { return false; }
+bool converts_to_bf16(Isa) { return false; }
 bool multiplies_bf16(Isa isa) { return isa == Isa::kNeonBf16; }
 
 bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
@@ -207,6 +222,8 @@ bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
 bool supported(Isa isa) { return built(isa); }
 std::string_view withheld(Isa) { return ""; }
 bool has_tiles(Isa) { return false; }
+bool has_bf16_tiles(Isa) { return false; }
+bool converts_to_bf16(Isa) { return false; }
 bool multiplies_bf16(Isa) { return false; }
 bool preferred(Isa) { return true; }
 

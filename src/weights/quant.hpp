@@ -40,6 +40,9 @@ struct Quant {
   const kernel::PanelFormat* panel;  // packed layout and its kernels
   // The same around the bf16 dot product; null for formats that have none. Sets with simd::multiplies_bf16 use it.
   const kernel::PanelFormat* pairs = nullptr;
+  // `panel`, whose weights are rounded to bf16 when they are multiplied (kernel/rounded_products.hpp), for models that
+  // ask for this arithmetic; null: they are multiplied as without.
+  const kernel::PanelFormat* rounded = nullptr;
 
   const kernel::PanelFormat& format() const { return pairs && simd::multiplies_bf16(simd::active()) ? *pairs : *panel; }
 };

@@ -63,6 +63,22 @@ TEST(Ppl, IsThatOfTheDefinition) {
   EXPECT_NEAR(report.baseline_ppl, std::exp(nll / scored), 1e-6 * report.baseline_ppl);
 }
 
+// Beside dequantised floats: what an arithmetic costs, and nothing where it is that of the floats.
+TEST(Ppl, AnArithmeticIsComparedWithFloats) {
+  const auto divergence = [](const std::string& arithmetic) {
+    SubjectOptions options = fixture::options("f32", 256);
+    options.arithmetic = arithmetic;
+    options.against_exact = true;
+    const PplReport report = measure(options, 1);
+    EXPECT_EQ(report.rows.size(), 1u);
+    return report.rows.at(0).kl_mean;
+  };
+  EXPECT_LT(divergence("int8"), 1e-9);  // F16 weights are multiplied in float32
+  EXPECT_GT(divergence("bf16"), 1e-7);
+  EXPECT_LT(divergence("bf16"), 1e-2);
+  EXPECT_THROW(divergence("exact"), Error);
+}
+
 TEST(Ppl, Float32IsExactlyItselfAndHalfIsNot) {
   SubjectOptions options = fixture::options("f32,f16,f32/bf16", 512);
   options.window = 0;

@@ -53,7 +53,16 @@ const OptionTable<SubjectOptions>& subject_table() {
         {.help = "most memory for weights, such as 2GiB; see `kvasir run --help`", .placeholder = "SIZE"}},
        {"weights_mode", &O::weights_mode, {.help = "which layers stay in memory", .placeholder = "MODE"}},
        {"weights_file", &O::weights_file, {.help = "the packed file", .placeholder = "FILE"}},
-       {"exact", &O::exact, {.help = "weights as dequantised floats"}}}};
+       {"exact", &O::exact, {.help = "weights as dequantised floats"}},
+       {"arithmetic",
+        &O::arithmetic,
+        {.help = "what matrices are multiplied in; see `kvasir run --help`",
+         .choices = {"int8", "bf16", "exact"},
+         .placeholder = "KIND"}},
+       {"against_exact",
+        &O::against_exact,
+        {.help = "compare with f32 keys and values that weights as dequantised floats made, which are loaded besides: "
+                 "what --arithmetic costs, with --kv f32 nothing else"}}}};
   return table;
 }
 
@@ -92,7 +101,15 @@ KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int
 
 }  // namespace
 
-Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(options) {
+Subject::Subject(const SubjectOptions& given, const Needs& needs) : options_(given) {
+  options_.exact = given.exact || given.arithmetic == "exact";
+  const SubjectOptions& options = options_;
+  if (options.exact && options.arithmetic == "bf16")
+    throw Error(Code::kBadInput, "is bf16, and --exact asks for dequantised floats; expected one of them",
+                "--arithmetic");
+  if (options.against_exact && (options.exact || !needs.baseline))
+    throw Error(Code::kBadInput, options.exact ? "compares --exact with itself" : "needs a baseline of f32",
+                "--against-exact");
   const std::vector<std::string> names = split_kv(options.kv);
   team_ =
       std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
@@ -112,6 +129,7 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
                 "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
                     std::to_string(spec_.vocab) + " rows",
                 options.model);
+  spec_.in_bf16 = options.arithmetic == "bf16";
   facts_ = model::key_facts(spec_, *file_, options.exact);
   if (needs.baseline) add_lane("f32", "all", needs);
   first_ = lanes_.size();
@@ -180,6 +198,7 @@ void Subject::check_memory() {
   where_ = run::residency_options(weights, static_cast<std::int64_t>(total),
                                   model::Model::planned_bytes(spec_, *file_, options_.exact));
   total += static_cast<std::uint64_t>(model::Model::plan(spec_, *file_, options_.exact, where_).memory());
+  if (options_.against_exact) total += static_cast<std::uint64_t>(model::Model::planned_bytes(spec_, *file_, true));
   if (machine == 0 || total <= machine) return;  // 0: the system does not say
   throw Error(Code::kMemory,
               "the weights and " + std::to_string(lanes_.size()) + " caches of " + std::to_string(options_.ctx) +
@@ -189,6 +208,9 @@ void Subject::check_memory() {
 }
 
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  if (options_.against_exact)
+    exact_model_ = model::Model::load(spec_, weights::open_model_file(options_.model), *team_,
+                                      {.exact = true, .progress = progress});
   model_ =
       model::Model::load(spec_, std::move(file_), *team_,
                          {.exact = options_.exact, .bf16_products = false, .residency = where_, .progress = progress});
@@ -206,7 +228,8 @@ void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progre
 void Subject::make_cache(Lane& lane) {
   lane.forward.reset();
   lane.cache = std::make_unique<kv::Cache>(*team_, model::cache_shape(spec_), lane.options);
-  lane.forward = std::make_unique<model::Forward>(*team_, *model_, *lane.cache, kChunk, logits_rows());
+  const model::Model& model = exact_model_ && &lane == &lanes_.front() ? *exact_model_ : *model_;
+  lane.forward = std::make_unique<model::Forward>(*team_, model, *lane.cache, kChunk, logits_rows());
 }
 
 void Subject::choose_codecs(std::span<const std::int32_t> ids) {

@@ -23,6 +23,8 @@ struct SubjectOptions {
   std::int32_t threads = 0;  // 0: one per usable core
   std::int32_t ctx = 512;
   bool exact = false;
+  std::string arithmetic = "int8";  // as of an engine
+  bool against_exact = false;       // the baseline has weights of its own: dequantised floats
   // What to compare: names separated by commas, or by semicolons when a name holds a comma. A name may carry exceptions
   // by layer: rq3@0=rq8+4-7=rq4/rq3.
   std::string kv;
@@ -114,6 +116,7 @@ class Subject {
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::string chat_template_;
   std::unique_ptr<model::Model> model_;
+  std::unique_ptr<model::Model> exact_model_;  // of the baseline, with against_exact
   model::ResidencyOptions where_;
   std::vector<Lane> lanes_;
   std::size_t first_ = 0;  // lane behind the baseline

@@ -15,7 +15,7 @@ using kernel::ops;
 }  // namespace
 
 ExpertFeed::Scratch ExpertFeed::Scratch::place(ScratchPlan& plan) {
-  cpu::ExpertScratch::Widths widths{.dim = plan.spec.dim};
+  cpu::ExpertScratch::Widths widths{.dim = plan.spec.dim, .rounded = plan.spec.in_bf16};
   std::int64_t narrow = 0;
   for_each<Experts>(plan.spec, [&](const Experts& e) {
     widths.hidden = std::max(widths.hidden, e.down.columns);

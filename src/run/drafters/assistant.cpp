@@ -66,8 +66,10 @@ Assistant::Assistant(Engine& target, int texts, const std::string& path)
     : target_(target), texts_(texts), dim_(target.model().spec().dim) {
   auto file = open_model(options_of(target.options(), path));
   model::ModelSpec spec = model::read_assistant(*file, target.context());
+  set_arithmetic(spec, target.options());
   layers_ = model::layers_read(spec, target.model().spec(), path);
-  model_ = model::Model::load(std::move(spec), std::move(file), target.team(), {.exact = target.options().exact});
+  model_ = model::Model::load(std::move(spec), std::move(file), target.team(),
+                              {.exact = target.options().computes_exactly()});
   const auto n = static_cast<std::size_t>(texts);
   room_.resize(static_cast<std::size_t>(target.model().spec().vocab));
   rows_.resize(n * static_cast<std::size_t>(2 * dim_));
@@ -143,14 +145,15 @@ Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, 
   const model::ModelSpec model = model::read_spec(*open_model(target));
   const std::int64_t context = context_for(target, model);
   const auto file = open_model(options_of(target, path));
-  const model::ModelSpec spec = model::read_assistant(*file, context);
+  model::ModelSpec spec = model::read_assistant(*file, context);
+  set_arithmetic(spec, target);
   std::vector<kv::LayerShape> shapes;
   for (const kv::ReaderLayer& l : model::layers_read(spec, model, path)) {
     const auto& a = std::get<model::Attention>(model.layers[static_cast<std::size_t>(l.of)].mixer);
     shapes.push_back({a.kv_heads, l.query_heads, a.d, a.dv, l.window});
   }
   const int threads = target.threads > 0 ? target.threads : describe_host().usable_cores;
-  return {model::Model::planned_bytes(spec, *file, target.exact),
+  return {model::Model::planned_bytes(spec, *file, target.computes_exactly()),
           kv::Reader::planned_bytes(shapes, std::max(pool_tokens, context), texts, threads) +
               model::Forward::planned_scratch(spec, texts, texts, threads) + texts * 3 * std::int64_t{model.dim} * 4};
 }

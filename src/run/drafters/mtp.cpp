@@ -67,6 +67,7 @@ Block block_of(EngineOptions target, const model::ModelSpec& model, std::int64_t
   if (!path.empty()) target.model = path;
   auto file = open_model(target);
   model::ModelSpec spec = model::read_mtp_head(*file, context);
+  set_arithmetic(spec, target);  // the model's: it may lend matrices
   if (spec.arch != model.arch || spec.dim != model.dim || spec.vocab != model.vocab)
     throw Error(Code::kBadInput,
                 "has layers of a " + spec.arch + " model, " + std::to_string(spec.dim) + " wide, with " +
@@ -120,7 +121,7 @@ Mtp::Mtp(Engine& target, int texts, const std::string& path)
     : target_(target), dim_(target.model().spec().dim), texts_(static_cast<std::size_t>(texts)) {
   Block block = block_of(target.options(), target.model().spec(), target.context(), path);
   model_ = model::Model::load(std::move(block.spec), std::move(block.file), target.team(),
-                              {.exact = target.options().exact, .lender = &target.model()});
+                              {.exact = target.options().computes_exactly(), .lender = &target.model()});
   const kv::CacheOptions cache = cache_for(target.options(), texts, target.context(), target.cache().memory().tokens);
   cache_ = std::make_unique<kv::Cache>(target.team(), model::cache_shape(model_->spec()), cache);
   forward_ = std::make_unique<model::Forward>(target.team(), *model_, *cache_, cache.step_tokens, texts);
@@ -353,7 +354,7 @@ Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, 
   const kv::CacheOptions cache = cache_for(target, texts, context, pool_tokens);
   const int threads = target.threads > 0 ? target.threads : describe_host().usable_cores;
   const std::int64_t rows = cache.step_tokens + texts * (kPending + 1);
-  return {model::Model::planned_bytes(spec, *file, target.exact),
+  return {model::Model::planned_bytes(spec, *file, target.computes_exactly()),
           static_cast<std::int64_t>(kv::plan_memory(model::cache_shape(spec), cache, threads).total()) +
               model::Forward::planned_scratch(spec, cache.step_tokens, texts, threads) + rows * spec.dim * 4};
 }

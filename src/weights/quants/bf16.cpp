@@ -12,6 +12,7 @@ const Quant bf16{.summary = "bfloat16",
                  .dequantise = Rows::dequantise,
                  .quantise = Rows::quantise,
                  .panel = &kernel::KVASIR_TARGET::dense_panels_table.bf16,
-                 .pairs = &kernel::KVASIR_TARGET::dense_panels_table.bf16_pairs};
+                 .pairs = &kernel::KVASIR_TARGET::dense_panels_table.bf16_pairs,
+                 .rounded = &kernel::KVASIR_TARGET::dense_panels_table.bf16_rounded};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -12,6 +12,7 @@ const Quant f16{.summary = "16-bit float",
                 .dequantise = Rows::dequantise,
                 .quantise = Rows::quantise,
                 .panel = &kernel::KVASIR_TARGET::dense_panels_table.f16,
-                .pairs = &kernel::KVASIR_TARGET::dense_panels_table.f16_pairs};
+                .pairs = &kernel::KVASIR_TARGET::dense_panels_table.f16_pairs,
+                .rounded = &kernel::KVASIR_TARGET::dense_panels_table.f16_rounded};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

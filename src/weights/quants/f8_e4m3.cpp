@@ -8,6 +8,7 @@
 
 #include "kernel/activation_tile.hpp"
 #include "kernel/matmul.hpp"
+#include "kernel/rounded_products.hpp"
 #include "simd/shapes.hpp"
 #include "simd/vec.hpp"
 #include "weights/families/short_scales.hpp"
@@ -199,7 +200,16 @@ void matmul(const MatmulArgs& args) {
   for (; p < args.panel_end; ++p) gemm<1>(args, p);
 }
 
-constexpr kernel::PanelFormat kFormat{kernel::ActivationKind::kF32, kBlock, panel_bytes, pack, unpack_row, matmul};
+void unpack(const std::byte* panel, std::int64_t, std::int64_t begin, std::int64_t end, float* out) {
+  for (std::int64_t i = begin; i < end; ++i, out += kPanelRows) {
+    const std::byte* const part = panel + i / kBlock * kPartBytes;
+    store(out, mul(values_of(codes_of(part) + i % kBlock * kPanelRows), scales_of(part)));
+  }
+}
+
+constexpr kernel::PanelFormat kFormat{
+    kernel::ActivationKind::kF32, kBlock, panel_bytes, pack, unpack_row, matmul, nullptr, unpack};
+constexpr kernel::PanelFormat kRounded = kernel::KVASIR_TARGET::rounded<kFormat>();
 
 }  // namespace
 
@@ -209,6 +219,7 @@ const Quant f8_e4m3{.summary = "8-bit floats E4M3, blocks of 64 with an f32 scal
                     .block_bytes = kBlockBytes,
                     .dequantise = dequantise,
                     .quantise = quantise,
-                    .panel = &kFormat};
+                    .panel = &kFormat,
+                    .rounded = &kRounded};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET
