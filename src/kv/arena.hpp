@@ -12,10 +12,10 @@
 #include "base/check.hpp"
 #include "kv/borrow.hpp"
 #include "kv/layout.hpp"
-#include "kv/outline.hpp"
 #include "kv/pool.hpp"
-#include "kv/question.hpp"
 #include "kv/sealed_pages.hpp"
+#include "select/outline.hpp"
+#include "select/question.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {

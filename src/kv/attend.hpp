@@ -12,7 +12,7 @@
 #include "kv/device_folds.hpp"
 #include "kv/head_fold.hpp"
 #include "kv/sealer.hpp"
-#include "kv/select/selection.hpp"
+#include "select/selection.hpp"
 
 namespace kvasir::kv {
 

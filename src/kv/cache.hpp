@@ -78,7 +78,7 @@ class Cache {
   // afterwards: those up to the end of the token's page, or to where the next page is sealed. The states of recurrent
   // layers go on from where the step began, if CacheOptions::drafts. 0 for a sequence that borrows.
   std::int64_t draft_room(const Sequence& sequence) const;
-  // Which blocks the sequence's generated tokens read from now on, as kv/select_spec.hpp; empty: as CacheOptions say.
+  // Which blocks the sequence's generated tokens read from now on, as select/spec.hpp; empty: as CacheOptions say.
   // Forks have it, too. Throws Error(kBadInput) when it cannot be read, or needs summaries or a memory of choices that
   // this cache was not made with.
   void set_selection(Sequence* sequence, const std::string& text);

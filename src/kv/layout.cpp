@@ -11,10 +11,10 @@
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/hot_pages.hpp"
-#include "kv/outline.hpp"
-#include "kv/question.hpp"
 #include "kv/spec.hpp"
-#include "kv/summaries.hpp"
+#include "select/outline.hpp"
+#include "select/question.hpp"
+#include "select/summaries.hpp"
 
 namespace kvasir::kv {
 namespace {

@@ -19,11 +19,11 @@
 #include <limits>
 #include <vector>
 
-#include "kv/choice.hpp"
 #include "kv/codec.hpp"
 #include "kv/options.hpp"
 #include "kv/page.hpp"
-#include "kv/select_spec.hpp"
+#include "select/choice.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 
@@ -71,7 +71,7 @@ struct LayerLayout {
   std::size_t summary_bytes = 0;     // of a page of one head, for the selector
   std::size_t means_offset = 0;      // of the means of values in it, with SelectSpec::tail
   std::size_t summary_offset = 0;    // of head 0, in units of one pool page
-  std::size_t outline_bytes = 0;     // of a tile of one head's outlines, see kv/outline.hpp; 0: there are none
+  std::size_t outline_bytes = 0;     // of a tile of one head's outlines, see select/outline.hpp; 0: there are none
   std::size_t outline_offset = 0;    // of head 0, in units of one tile
   std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
   std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
@@ -157,7 +157,7 @@ struct Layout {
   std::size_t widest_row() const;               // of recurrent layers, in channels
   int most_heads() const;                       // KV heads of a layer
   int widest_sum() const;                       // elements of a sum of values, of any layer
-  // Of selectors that are asked, else 0: kv/select/.
+  // Of selectors that are asked, else 0: select/.
   std::size_t answer_bytes(int sequences) const;
   std::size_t question_bytes() const;  // per thread
   std::int64_t outline_tiles() const;  // of a head

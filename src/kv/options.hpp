@@ -103,7 +103,7 @@ struct CacheOptions {
   std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
   std::string v_codec = "f16";
   std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
-  std::string selector = "all";     // as kv/select_spec.hpp: which blocks generated tokens read
+  std::string selector = "all";     // as select/spec.hpp: which blocks generated tokens read
   int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
   // >= 0: in place of `window`, tokens that every query sees raw at least, itself included, to the token; at most 127
   // more are raw, because a page is sealed whole. 0 is as 1. -1: what `window` says.

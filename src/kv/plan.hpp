@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kv/arena.hpp"
-#include "kv/choice.hpp"
+#include "select/choice.hpp"
 
 namespace kvasir::kv {
 

@@ -6,8 +6,8 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "model/adapters.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 

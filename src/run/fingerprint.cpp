@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
-#include "kv/select_spec.hpp"
 #include "kv/spec.hpp"
 #include "model/adapters.hpp"
 #include "model/relocation.hpp"
 #include "model/spec_fields.hpp"
+#include "select/spec.hpp"
 #include "simd/isa.hpp"
 #include "weights/tensor_text.hpp"
 

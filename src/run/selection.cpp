@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 

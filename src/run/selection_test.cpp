@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "run/ask.hpp"
 #include "run/scheduler.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {

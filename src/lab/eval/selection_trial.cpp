@@ -7,8 +7,8 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "lab/eval/statistics.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::lab::eval {
 

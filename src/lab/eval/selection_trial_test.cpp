@@ -7,9 +7,9 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "kv/select_spec.hpp"
 #include "lab/eval/eval_fixture.hpp"
 #include "lab/eval/tasks.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::lab::eval {
 namespace {

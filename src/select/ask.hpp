@@ -1,0 +1,38 @@
+// What the parts of a selection share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kv/step.hpp"
+#include "select/question.hpp"
+
+namespace kvasir::kv {
+
+// What the selector asks representatives with, (rows, pitch) in q.asked. Returns the rows.
+inline int load_question(const LayerStep& step, const Part& p, int head, const Question& q, int worker) {
+  const Selector& selector = *p.sequence->select.selector;
+  const Rows rows = step.load_queries(p, head, 0, p.asking(), step.scratch(worker));
+  const int d = step.layer().shape.head_dim;
+  const int pitch = summary_pitch(selector, d);
+  for (int r = 0; r < rows.count; ++r) {
+    float* const to = q.asked + static_cast<std::ptrdiff_t>(r) * pitch;
+    std::fill_n(to, pitch, 0.0f);
+    const float* const from = rows.q + static_cast<std::ptrdiff_t>(r) * d;
+    selector.ask ? selector.ask(from, d, to) : void(std::copy_n(from, d, to));
+  }
+  return rows.count;
+}
+
+// f(block) for every block of a head's runs.
+template <class F>
+void each_block(std::span<const PageRun> runs, int block, F&& f) {
+  for (const PageRun& run : runs) {
+    const std::int64_t page = std::int64_t{run.page} * kPageTokens;
+    for (int t = run.begin; t < run.end; t += block)
+      if (!run.is_hidden(t)) f((page + t) / block);
+  }
+}
+
+}  // namespace kvasir::kv
