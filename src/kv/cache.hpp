@@ -78,10 +78,9 @@ class Cache {
   // afterwards: those up to the end of the token's page, or to where the next page is sealed. The states of recurrent
   // layers go on from where the step began, if CacheOptions::drafts. 0 for a sequence that borrows.
   std::int64_t draft_room(const Sequence& sequence) const;
-  // Which blocks the sequence's generated tokens read from now on, as select/spec.hpp; empty: as CacheOptions say.
-  // Forks have it, too. Throws Error(kBadInput) when it cannot be read, or needs summaries or a memory of choices that
-  // this cache was not made with.
-  void set_selection(Sequence* sequence, const std::string& text);
+  // Which pages the sequence's generated tokens read from now on; null: as CacheOptions say. Forks have it, too. Throws
+  // Error(kBadInput) when it needs summaries or a memory of choices that this cache was not made with.
+  void set_selection(Sequence* sequence, std::shared_ptr<const PageSelector> selector);
   // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
   // chose pages for them. Only these may be offered to a store.
   static std::int64_t exact_tokens(const Sequence& sequence);

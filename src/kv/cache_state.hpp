@@ -45,7 +45,7 @@ struct CacheState {
     return own / kPageTokens + static_cast<std::int64_t>(borrowed.pages().size()) <=
            memory.tokens / kPageTokens + kGroupPages;
   }
-  Meter& meter() { return attention.selection().meter(); }
+  Selection& selection() { return attention.selection(); }
 
   Team& team;
   Arena arena;
@@ -59,7 +59,6 @@ struct CacheState {
   std::vector<Slice> slices;          // of the open step
   std::vector<char> attended;         // layers, in the open step
   std::vector<char> recurred;
-  std::vector<float> frame;  // scratch of outlines
   bool open = false;
   CacheShape given;  // without the layers that indexes are
   bool shares;       // some layer reads another one's keys

@@ -10,6 +10,7 @@
 #include "kv/device_fixture.hpp"
 #include "kv/life_fixture.hpp"
 #include "kv/turn.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -33,7 +34,7 @@ CacheShape shape() {
 CacheOptions options(const std::string& codec, const std::string& selector = "all") {
   CacheOptions o;
   o.k_codec = o.v_codec = codec;
-  o.selector = selector;
+  o.selector = select::read_selector(selector, "test");
   o.max_tokens = 4 * fixture::life_tokens(kPrompt);
   o.max_sequences = 4;
   return o;
@@ -47,7 +48,7 @@ DeviceStats compare(const CacheShape& s, CacheOptions o, DeviceLimits limits = {
   o.device = device;
   Cache with(two, s, o);
   expect_same_bits(fixture::live(with, kPrompt, 350, soft_cap), fixture::live(host, kPrompt, 500, soft_cap),
-                   o.k_codec + " " + o.selector);
+                   o.k_codec + " " + std::string(o.selector->text()));
   EXPECT_EQ(host.stats().device.name, "");
   return with.stats().device;
 }

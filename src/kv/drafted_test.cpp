@@ -7,6 +7,7 @@
 
 #include "kv/cache_fixture.hpp"
 #include "kv/page.hpp"
+#include "select/spec.hpp"
 #include "simd/every_isa.hpp"
 
 namespace kvasir::kv {
@@ -179,7 +180,7 @@ TEST(Drafted, MtpLeavesNothingOfItsDrafts) {
 // A selector is asked for every token.
 TEST(Drafted, SelectorsChooseAsForSingleSteps) {
   CacheOptions o = options_for("rq4", "rq4");
-  o.selector = "quest:block=16:budget=128:local=16";
+  o.selector = select::read_selector("quest:block=16:budget=128:local=16", "test");
   o.window = 0;
   expect_bits_of_single_steps({{{1, 2, 32, 32}, local(50)}}, o, 2);
 }

@@ -12,6 +12,7 @@
 namespace kvasir::kv {
 
 class PageDevice;
+class PageSelector;
 
 inline constexpr int kMostTaps = 32;  // of a recurrence's convolution
 
@@ -102,9 +103,9 @@ struct LayerCodecs {
 struct CacheOptions {
   std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
   std::string v_codec = "f16";
-  std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
-  std::string selector = "all";     // as select/spec.hpp: which blocks generated tokens read
-  int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
+  std::vector<LayerCodecs> layers;               // exceptions; where they overlap the later one counts
+  std::shared_ptr<const PageSelector> selector;  // which pages are read (kv/page_selector.hpp); null: all
+  int window = 128;  // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
   // >= 0: in place of `window`, tokens that every query sees raw at least, itself included, to the token; at most 127
   // more are raw, because a page is sealed whole. 0 is as 1. -1: what `window` says.
   int residual = -1;
@@ -163,7 +164,7 @@ struct MemoryPlan {
 // Tokens that every query sees raw at least, itself included, >= 1: CacheOptions::residual, or what `window` says.
 int residual_of(const CacheOptions& options);
 
-// Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
+// Throws Error(kBadInput) naming the option that is wrong (unknown codec, head size that a codec refuses,
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
 

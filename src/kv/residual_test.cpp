@@ -6,6 +6,7 @@
 #include "kv/device_fixture.hpp"
 #include "kv/layout.hpp"
 #include "kv/outputs_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -273,7 +274,7 @@ TEST(Residual, SelectorsSeeStepsNoMore) {
       SCOPED_TRACE(std::string(spec) + " residual " + std::to_string(residual));
       const auto ran = [&](int threads, int chunk, std::uint64_t* digest) {
         CacheOptions o = residual_options(residual, "rq4", 2 * kAll);
-        o.selector = spec;
+        o.selector = select::read_selector(spec, "test");
         Team team(threads);
         Cache cache(team, s, o);
         Sequence* sequence = cache.create();

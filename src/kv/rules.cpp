@@ -54,20 +54,13 @@ bool Rules::pages_suffice() const {
 
 bool Rules::can_draft() const {
   const Layout& l = arena_.layout;
-  return (l.drafts || !l.recurs) && (l.select.dense() || !l.select.keeps_state());
+  return (l.drafts || !l.recurs) && (!l.selects() || !l.selector->keeps_state());
 }
 
-std::int64_t Rules::exact_prompt(const std::string& text, std::int64_t n) const {
+std::int64_t Rules::exact_prompt(const PageSelector* selector, std::int64_t n) const {
   const Layout& l = arena_.layout;
-  const SelectSpec spec = text.empty() ? l.select : parse_select(text, "select");
-  if (spec.window > 0) n = std::max<std::int64_t>(0, n - spec.window);  // their queries are wanted
-  if (!spec.chooses_for_prompts() || spec.dense_layers >= static_cast<int>(l.asked.size())) return n;
-  for (std::int64_t p = 0; p < n; p += spec.prompt) {
-    // As of the last of them: a page that is sealed in between is chosen, or not, by those behind it.
-    const std::int64_t sealed = l.sealed_at(std::min(p + spec.prompt, n) - 1);
-    if (sealed > 0 && !cut_blocks(spec, p + 1, sealed * kPageTokens).dense) return p;
-  }
-  return n;
+  if (!selector) selector = l.selector.get();
+  return selector && !selector->dense() ? selector->exact_prompt(l, n) : n;
 }
 
 double Rules::packed_share(std::int64_t first, std::int64_t count, bool decode) const {

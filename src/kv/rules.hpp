@@ -7,6 +7,7 @@
 
 namespace kvasir::kv {
 
+class PageSelector;
 struct Arena;
 
 class Rules {
@@ -34,9 +35,9 @@ class Rules {
   // Steps of drafted tokens have the bits of single ones and are cut back cheaply: not with a selector that remembers
   // what it chose.
   bool can_draft() const;
-  // First tokens of a prompt of n that a sequence with that selection (as of Cache::set_selection) may take from
+  // First tokens of a prompt of n that a sequence with that selector (null: the cache's own) may take from
   // others: all, unless its prompts read choices, or the prompt's last tokens vote.
-  std::int64_t exact_prompt(const std::string& selection, std::int64_t n) const;
+  std::int64_t exact_prompt(const PageSelector* selector, std::int64_t n) const;
   // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
   // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.
   double packed_share(std::int64_t first, std::int64_t count, bool decode) const;

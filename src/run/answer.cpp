@@ -93,9 +93,10 @@ void check_request(const Engine& engine, const Request& request) {
   check_rows(engine, request);
   adapter_scales(engine, request);
   if (!request.select.empty()) {
-    const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");
-    if (const char* why = kv::parse_select(request.select, "select").refused_in(own))
-      throw Error(Code::kBadInput, "is '" + request.select + "', which does not suit --select " + own.name + ": " + why,
+    const kv::PageSelector& own = *engine.cache_options().selector;
+    if (const char* why = select::parse_select(request.select, "select").refused_in(own))
+      throw Error(Code::kBadInput,
+                  "is '" + request.select + "', which does not suit --select " + std::string(own.text()) + ": " + why,
                   "select");
   }
   if (request.grammar && !engine.tokenizer())

@@ -39,7 +39,7 @@ std::string describe_cache(const Engine& engine) {
   }
   // What tokens read leaves no trace in what is stored; summaries lie beside the pages. Without any the line is that of
   // caches before there were other selectors, which stay readable.
-  const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
+  const std::string summaries = engine.cache_options().selector->summaries();
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   if (const auto& adapters = engine.model().spec().adapters)

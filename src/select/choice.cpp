@@ -9,11 +9,11 @@
 
 #include "base/check.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
-BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from) {
+kv::BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from) {
   const std::int64_t b = spec.block;
-  BlockCut c;
+  kv::BlockCut c;
   c.blocks = tokens / b;
   c.sealed = raw_from / b;
   const std::int64_t raw = std::max<std::int64_t>(0, c.blocks - c.sealed);
@@ -202,8 +202,8 @@ void pool_units(std::span<const float> units, std::int64_t per_block, std::int64
 }
 
 // Of blocks of less than kLeastRun tokens.
-static int masked_runs(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to) {
-  const int per_page = kPageTokens / block;
+static int masked_runs(const std::uint8_t* picked, std::int64_t blocks, int block, kv::PageRun* to) {
+  const int per_page = kv::kPageTokens / block;
   int count = 0;
   for (std::int64_t page = 0; page * per_page < blocks; ++page) {
     const std::uint8_t* const here = picked + page * per_page;
@@ -212,8 +212,8 @@ static int masked_runs(const std::uint8_t* picked, std::int64_t blocks, int bloc
     while (first < n && !here[first]) ++first;
     if (first == n) continue;
     while (!here[last]) --last;
-    PageRun run{static_cast<std::int32_t>(page), static_cast<std::uint8_t>(first * block),
-                static_cast<std::uint8_t>((last + 1) * block)};
+    kv::PageRun run{static_cast<std::int32_t>(page), static_cast<std::uint8_t>(first * block),
+                    static_cast<std::uint8_t>((last + 1) * block)};
     for (int t = run.begin; t < run.end; ++t)
       if (!here[t / block]) run.hidden[t / 64] |= std::uint64_t{1} << (t % 64);
     run.hides = (run.hidden[0] | run.hidden[1]) != 0;
@@ -222,9 +222,9 @@ static int masked_runs(const std::uint8_t* picked, std::int64_t blocks, int bloc
   return count;
 }
 
-int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to) {
+int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, kv::PageRun* to) {
   if (block < kLeastRun) return masked_runs(picked, blocks, block, to);
-  const std::int64_t per_page = kPageTokens / block;
+  const std::int64_t per_page = kv::kPageTokens / block;
   int count = 0;
   for (std::int64_t i = 0; i < blocks; ++i) {
     if (!picked[i]) {  // most are not: eight at a time
@@ -243,4 +243,4 @@ int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun*
   return count;
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

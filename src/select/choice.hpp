@@ -1,31 +1,18 @@
 // Which blocks a generated token reads, from scores of blocks: counts, votes of heads, ties. Pure functions.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "kv/page_run.hpp"
 #include "select/spec.hpp"
 #include "simd/isa.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
-// The blocks of a context of n tokens: [0, initial) and [local, blocks) are read, with the tokens behind the last whole
-// block; of [initial, local) the `chosen` best are.
-struct BlockCut {
-  std::int64_t blocks = 0;  // whole ones, raw or sealed
-  std::int64_t sealed = 0;  // of them
-  std::int64_t initial = 0;
-  std::int64_t local = 0;
-  std::int64_t chosen = 0;
-  bool dense = true;  // all are read
-
-  // Tokens that are read.
-  std::int64_t tokens(std::int64_t n, int block) const { return dense ? n : n - (local - initial - chosen) * block; }
-};
 // tokens: seen by the query, itself included. raw_from: the first token that is raw, a multiple of the block.
-BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from);
+kv::BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from);
 
 // How the scores of a query row count, see Vote: their largest, and what shares of 2^(score - most) are times.
 struct RowVote {
@@ -89,23 +76,11 @@ void pool_units(std::span<const float> units, std::int64_t per_block, std::int64
 // Blocks of fewer tokens have one run a page, which leaves some of its tokens out: a page is read as fast as a run.
 inline constexpr int kLeastRun = 16;
 
-// A part of a page: tokens [begin, end) without those that are hidden, bit t % 64 of word t / 64.
-struct PageRun {
-  std::int32_t page;
-  std::uint8_t begin;
-  std::uint8_t end;
-  bool hides = false;
-  std::uint64_t hidden[2] = {};
-
-  bool is_hidden(int t) const { return hidden[t / 64] >> (t % 64) & 1; }
-  int tokens() const { return end - begin - std::popcount(hidden[0]) - std::popcount(hidden[1]); }
-};
-
 // Runs of blocks [0, blocks) that are picked, page by page. Returns how many, at most runs_per_page for every page.
-int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to);
+int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, kv::PageRun* to);
 // Most runs of a page.
 constexpr int runs_per_page(int block) {
-  return block == kPageTokens || block < kLeastRun ? 1 : kPageTokens / block / 2;
+  return block == kv::kPageTokens || block < kLeastRun ? 1 : kv::kPageTokens / block / 2;
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -3,7 +3,7 @@
 #include "kernel/power_of_two.hpp"
 #include "simd/vec.hpp"
 
-namespace kvasir::kv::KVASIR_TARGET {
+namespace kvasir::select::KVASIR_TARGET {
 namespace {
 
 using namespace simd::KVASIR_TARGET;
@@ -89,4 +89,4 @@ void unit_sums(const float* x, int units, int unit, float* to) {
 extern const ChoiceKernels choices_table;
 const ChoiceKernels choices_table{largest, powers, add_times, maxima, count_from, unit_sums};
 
-}  // namespace kvasir::kv::KVASIR_TARGET
+}  // namespace kvasir::select::KVASIR_TARGET

@@ -17,8 +17,10 @@
 #include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
+
+using namespace kv;
 
 SelectSpec spec_of(const std::string& text) { return parse_select(text, "test"); }
 
@@ -356,4 +358,4 @@ TEST(Choice, SpecsAreReadAndRefused) {
 }
 
 }  // namespace
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -6,10 +6,10 @@
 #include <limits>
 #include <numeric>
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
-Meter::Meter(const Arena& arena, const SelectScratch& scratch)
-    : arena_(arena), scratch_(scratch), counts_(arena.sequences.size()) {
+Meter::Meter(const kv::Arena& arena, const SelectMemory& memory, const SelectScratch& scratch)
+    : arena_(arena), memory_(memory), scratch_(scratch), counts_(arena.sequences.size()) {
   const std::size_t asked = arena.layout.asked.size();
   for (Counts& c : counts_) c.stats.layers.resize(asked), c.stats.prompts.resize(asked);
 }
@@ -20,16 +20,17 @@ static void sum_units(const float* x, int units, int unit, float* to) {
   for (int u = 0; u < units; ++u) to[u] = std::accumulate(x + u * unit, x + (u + 1) * unit, 0.0f);
 }
 
-void Meter::measure(const LayerStep& step, const Part& p, int head, int worker, int unit, double* always) const {
+void Meter::measure(const kv::LayerStep& step, const kv::Part& p, int head, int worker, int unit,
+                    double* always) const {
   measure(step, p, step.plan.list(p, nullptr, -1), head, worker, unit, always);
 }
 
-void Meter::measure(const LayerStep& step, const Part& p, const PageList& all_pages, int head, int worker, int unit,
-                    double* always) const {
+void Meter::measure(const kv::LayerStep& step, const kv::Part& p, const kv::PageList& all_pages, int head, int worker,
+                    int unit, double* always) const {
   const Question q = scratch_.question(worker);
-  HeadFold fold(step, p, head, all_pages, 0, p.asking(), false, worker);
-  const Rows& rows = fold.rows();
-  const int units = kPageTokens / unit;
+  kv::HeadFold fold(step, p, head, all_pages, 0, p.asking(), false, worker);
+  const kv::Rows& rows = fold.rows();
+  const int units = kv::kPageTokens / unit;
   const auto pages = fold.list().sealed;  // the list is of whole pages
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   double* const most = q.totals;  // (rows): of sealed pages
@@ -45,7 +46,7 @@ void Meter::measure(const LayerStep& step, const Part& p, const PageList& all_pa
     kept_most[r] = m;
   };
   fold.weigh_all([&](int count, std::int64_t first, bool sealed) {
-    const FoldScratch& s = fold.scratch();
+    const kv::FoldScratch& s = fold.scratch();
     for (int i = 0; i < count; ++i)
       for (int r = 0; r < rows.count; ++r) {
         const std::ptrdiff_t at = std::ptrdiff_t{i} * rows.count + r;
@@ -86,9 +87,9 @@ void Meter::measure(const LayerStep& step, const Part& p, const PageList& all_pa
   }
 }
 
-void Meter::measure_choice(const LayerStep& step, const Part& p, int head, int worker) const {
+void Meter::measure_choice(const kv::LayerStep& step, const kv::Part& p, int head, int worker) const {
   double always = 0;
-  const SelectSpec& spec = p.sequence->select;
+  const SelectSpec& spec = spec_of(p);
   measure(step, p, head, worker, mass_unit(spec), &always);
   const Question q = scratch_.question(worker);
   const int units = spec.block / mass_unit(spec);
@@ -114,17 +115,17 @@ void Meter::measure_choice(const LayerStep& step, const Part& p, int head, int w
   scratch_.answers().bests[p.counters + head] = std::min(always, 1.0);
 }
 
-void Meter::check_floor(const LayerStep& step, Plan& plan) {
+void Meter::check_floor(const kv::LayerStep& step, kv::Plan& plan) {
   const int heads = step.layer().shape.kv_heads;
   const Answers& to = scratch_.answers();
-  for (const Part& p : plan.parts()) {
+  for (const kv::Part& p : plan.parts()) {
     if (!p.chosen || to.masses[p.counters] < 0) continue;
     double mass = 0, best = 0;
     for (int h = 0; h < heads; ++h) {
       mass += to.masses[p.counters + h] / heads;
       best += to.bests[p.counters + h] / heads;
     }
-    SelectionStats::Layer& f = stats_of(step, p);
+    kv::SelectionStats::Layer& f = stats_of(step, p);
     ++f.measured;
     f.mass += mass;
     f.best += best;
@@ -132,47 +133,47 @@ void Meter::check_floor(const LayerStep& step, Plan& plan) {
     f.context += static_cast<double>(p.asking_at() + 1);
     f.least = std::min(f.least, mass);
     adapt(step, p, mass);
-    if (mass >= p.sequence->select.floor) continue;
+    if (mass >= spec_of(p).floor) continue;
     ++f.dense;
-    if (p.prompt && p.keeps_choice())  // so do the positions that share the choice, in whatever step
-      for (int h = 0; h < heads; ++h) arena_.choice(*p.sequence, step.layer(), h).whole_at = p.first + 1;
+    if (p.prompt && keeps_choice(p))  // so do the positions that share the choice, in whatever step
+      for (int h = 0; h < heads; ++h) memory_.choice(*p.sequence, step.layer(), h).whole_at = p.first + 1;
     plan.read_all(p);
   }
 }
 
-double Meter::share_wanted(const LayerStep& step, const Part& p) const {
-  const SelectSpec& spec = p.sequence->select;
+double Meter::share_wanted(const kv::LayerStep& step, const kv::Part& p) const {
+  const SelectSpec& spec = spec_of(p);
   if (!spec.adapts() || p.prompt) return spec.p;
-  const int level = arena_.levels(*p.sequence, step.layer()).now();
+  const int level = memory_.levels(*p.sequence, step.layer()).now();
   return level > 0 ? share_of(level) : spec.p;
 }
 
-void Meter::adapt(const LayerStep& step, const Part& p, double mass) {
-  const SelectSpec& spec = p.sequence->select;
+void Meter::adapt(const kv::LayerStep& step, const kv::Part& p, double mass) {
+  const SelectSpec& spec = spec_of(p);
   if (!spec.adapts() || p.prompt) return;
-  Levels& levels = arena_.levels(*p.sequence, step.layer());
+  Levels& levels = memory_.levels(*p.sequence, step.layer());
   const int level = levels.now() > 0 ? levels.now() : level_of(spec.p);
   levels.set(p.asking_at() / spec.meter, next_level(level, mass, spec.aim));
 }
 
-SelectionStats::Layer& Meter::stats_of(const LayerStep& step, const Part& p) {
-  SelectionStats& f = of(*p.sequence).stats;
+kv::SelectionStats::Layer& Meter::stats_of(const kv::LayerStep& step, const kv::Part& p) {
+  kv::SelectionStats& f = of(*p.sequence).stats;
   return (p.prompt ? f.prompts : f.layers)[static_cast<std::size_t>(step.layer().asked)];
 }
 
 // Tokens that the query that asks reads by its choice, raw ones too, mean over the heads.
-double Meter::chosen_tokens(const LayerStep& step, const Part& p) const {
+double Meter::chosen_tokens(const kv::LayerStep& step, const kv::Part& p) const {
   const int heads = step.layer().shape.kv_heads;
   std::int64_t tokens = 0;
   for (int h = 0; h < heads; ++h)
-    for (const PageRun& run : scratch_.runs(p.counters + h)) tokens += run.tokens();
-  const std::int64_t raw = p.asking_at() + 1 - arena_.layout.sealed_at(p.position) * kPageTokens;
+    for (const kv::PageRun& run : scratch_.runs(p.counters + h)) tokens += run.tokens();
+  const std::int64_t raw = p.asking_at() + 1 - arena_.layout.sealed_at(p.position) * kv::kPageTokens;
   return static_cast<double>(tokens) / heads + static_cast<double>(raw);
 }
 
-void Meter::count(const LayerStep& step, const Part& p, std::int64_t again) {
-  if (p.sequence->select.dense() || step.layer().asked < 0) return;
-  const LayerLayout& l = step.owner();
+void Meter::count(const kv::LayerStep& step, const kv::Part& p, std::size_t voting) {
+  if (!p.sequence->selects() || step.layer().asked < 0) return;
+  const kv::LayerLayout& l = step.owner();
   const int heads = l.shape.kv_heads;
   const std::int64_t sealed = arena_.layout.sealed_at(p.position);
   std::size_t& bytes = of(*p.sequence).bytes;
@@ -187,25 +188,18 @@ void Meter::count(const LayerStep& step, const Part& p, std::int64_t again) {
     std::int64_t& from = of(*p.sequence).sparse_from;
     from = std::min(from, p.position);
   }
-  SelectionStats::Layer& f = stats_of(step, p);
+  kv::SelectionStats::Layer& f = stats_of(step, p);
   // The others of a prompt read one raw token more each.
   const double more = p.prompt ? p.tokens - 1 : 0;
   f.chosen += 1 + static_cast<std::int64_t>(more);
   f.read += (1 + more) * (read + more / 2);
   f.seen += (1 + more) * (seen + more / 2);
   if (p.prompt) return;
-  const double raw = seen - static_cast<double>(sealed * kPageTokens);
-  bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kPageTokens;
-  if (p.sequence->select.selector->width) {
-    const auto pitch = static_cast<std::size_t>(summary_pitch(*p.sequence->select.selector, l.shape.head_dim));
-    bytes += again > 0
-                 ? static_cast<std::size_t>(heads) * (static_cast<std::size_t>(p.cut.sealed) * (pitch + sizeof(float)) +
-                                                      static_cast<std::size_t>(again) * 2 * pitch)
-                 : static_cast<std::size_t>(sealed * heads) * l.means_offset;
-  }
-  if (p.sequence->select.selector->exact) bytes += static_cast<std::size_t>(sealed * heads) * l.sealed.k_bytes;
-  if (p.sequence->select.tail)  // representatives again, and means
-    bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kPageTokens;
+  const double raw = seen - static_cast<double>(sealed * kv::kPageTokens);
+  bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kv::kPageTokens;
+  bytes += voting;
+  if (spec_of(p).tail)  // representatives again, and means
+    bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kv::kPageTokens;
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

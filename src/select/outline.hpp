@@ -18,7 +18,7 @@
 #include "select/spec.hpp"
 #include "simd/isa.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
 inline constexpr int kOutlineBlocks = 16;  // of a tile
 
@@ -71,4 +71,4 @@ struct OutlineKernels {
 
 KVASIR_DECLARE_KERNELS(OutlineKernels, outlines)
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

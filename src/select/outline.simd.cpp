@@ -2,7 +2,7 @@
 
 #include "simd/vec.hpp"
 
-namespace kvasir::kv::KVASIR_TARGET {
+namespace kvasir::select::KVASIR_TARGET {
 namespace {
 
 using namespace simd::KVASIR_TARGET;
@@ -154,4 +154,4 @@ void scores(const std::byte* tiles, int lane, std::int64_t count, int pitch, con
 extern const OutlineKernels outlines_table;
 const OutlineKernels outlines_table{frame, draw, ask, scores};
 
-}  // namespace kvasir::kv::KVASIR_TARGET
+}  // namespace kvasir::select::KVASIR_TARGET

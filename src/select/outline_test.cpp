@@ -17,8 +17,10 @@
 #include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
+
+using namespace kv;
 
 constexpr float kPi = 3.14159265f;
 
@@ -114,8 +116,8 @@ struct Pages {
     for (const auto& s : summaries) at.push_back(s.data());
     const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(at.size()) * blocks;
     std::vector<float> scores(static_cast<std::size_t>(rows * stride));
-    kv::summaries().scores(at.data(), static_cast<std::int64_t>(at.size()), blocks, pitch, q.data(), rows,
-                           scores.data(), stride);
+    select::summaries().scores(at.data(), static_cast<std::int64_t>(at.size()), blocks, pitch, q.data(), rows,
+                               scores.data(), stride);
     return scores;
   }
   // The same of outlines. errors: what they may differ by at most.
@@ -278,4 +280,4 @@ TEST(Outline, WhatIsChosenIsAmongWhatIsScoredAgain) {
 }
 
 }  // namespace
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -8,8 +8,10 @@
 #include "kv/page.hpp"
 #include "select/spec.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
+
+using namespace kv;
 
 using fixture::append;
 using fixture::decode;
@@ -29,7 +31,7 @@ constexpr int kAll = kPrompt + 12;
 CacheOptions options_for(const std::string& selector, const std::string& codec = "rq4") {
   CacheOptions o;
   o.k_codec = o.v_codec = codec;
-  o.selector = selector;
+  o.selector = read_selector(selector, "test");
   o.max_tokens = 4 * kAll;
   o.max_sequences = 4;
   return o;
@@ -181,7 +183,7 @@ TEST(SelectPrompt, RestoredSequencesGoOnAsThoseThatWereComputed) {
     Team team(2);
     Cache cache(team, shape(), options_for(spec));
     Sequence* s = cache.create();
-    cache.set_selection(s, "all");
+    cache.set_selection(s, read_selector("all", "test"));
     fixture::feed(cache, s, t, 0, kKnown, 500);
     EXPECT_EQ(Cache::exact_tokens(*s), kKnown);
     std::vector<std::byte> tail(cache.rules().tail_bytes(kKnown));
@@ -194,7 +196,7 @@ TEST(SelectPrompt, RestoredSequencesGoOnAsThoseThatWereComputed) {
     }
     Outputs outs[2];
     for (Sequence* x : {s, restored}) {
-      cache.set_selection(x, spec);
+      cache.set_selection(x, read_selector(spec, "test"));
       Outputs& out = outs[x == restored];
       out = fixture::feed(cache, x, t, kKnown, kPrompt, x == s ? 300 : 47);
       append(&out, decode(cache, x, t, kPrompt, kAll));
@@ -209,17 +211,17 @@ TEST(SelectPrompt, WhatChoicesHadAHandInIsMarked) {
   Team team(1);
   for (const std::string& spec : kSpecs) {
     Cache cache(team, shape(), options_for(spec));
-    const std::int64_t exact = cache.rules().exact_prompt("", kPrompt);
+    const std::int64_t exact = cache.rules().exact_prompt(nullptr, kPrompt);
     EXPECT_GE(exact, 256) << spec;
     EXPECT_LE(exact, run(spec, 1, 500).exact) << spec;
     EXPECT_LT(run(spec, 1, 500).exact, kPrompt) << spec;
-    EXPECT_EQ(cache.rules().exact_prompt("all", kPrompt), kPrompt) << spec;
-    EXPECT_EQ(cache.rules().exact_prompt("", 200), 200) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt(read_selector("all", "test").get(), kPrompt), kPrompt) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt(nullptr, 200), 200) << spec;
     // Other sequences compute the same first tokens.
     const Tokens t = fixture::random_tokens(shape(), kAll, 61);
     Sequence* a = cache.create();
     Sequence* b = cache.create();
-    cache.set_selection(b, "all");
+    cache.set_selection(b, read_selector("all", "test"));
     const auto n = static_cast<int>(exact);
     expect_same_bits(fixture::feed(cache, a, t, 0, n, 200), fixture::feed(cache, b, t, 0, n, 200), spec);
     EXPECT_EQ(cache.bytes().digest(*a), cache.bytes().digest(*b)) << spec;
@@ -232,11 +234,11 @@ TEST(SelectPrompt, BadStepsAreRefused) {
   Team team(1);
   Cache cache(team, shape(), options_for("quest"));
   Sequence* s = cache.create();
-  EXPECT_THROW(cache.set_selection(s, "quest:prompt=16"), Error);
-  cache.set_selection(s, "quest:prompt=1");  // keeps nothing
+  EXPECT_THROW(cache.set_selection(s, read_selector("quest:prompt=16", "test")), Error);
+  cache.set_selection(s, read_selector("quest:prompt=1", "test"));  // keeps nothing
   EXPECT_TRUE(cache.rules().can_draft());
   EXPECT_TRUE(Cache(team, shape(), options_for("quest:prompt=16")).rules().can_draft());
 }
 
 }  // namespace
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -1,5 +1,4 @@
-// Which blocks of the context the rows of a part read: these parts, that budget, which pages. It is a folder of kv and
-// no layer above it, because attention asks it and the cache keeps its memory (kv/layout.hpp).
+// Which blocks of the context the rows of a part read: these parts, that budget, which pages.
 //
 // Asking gives every block a vote, head by head: from the summaries, or, where keys choose or a prompt is preselected,
 // from the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all
@@ -10,59 +9,67 @@
 #include <vector>
 
 #include "base/team.hpp"
+#include "kv/selection.hpp"
 #include "select/meter.hpp"
 #include "select/unread.hpp"
+#include "select/voter.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
-class Selection {
+class BlockSelection final : public kv::Selection {
  public:
-  Selection(Team& team, const Arena& arena, int max_slices)
-      : team_(team),
-        arena_(arena),
-        scratch_(arena.layout, team.size(), max_slices),
-        meter_(arena, scratch_),
-        unread_(arena, scratch_) {}
-  std::size_t scratch_bytes() const { return scratch_.bytes() + arena_.selections.size(); }
+  BlockSelection(Team& team, const SelectSpec& spec, const kv::Arena& arena, int max_slices);
 
-  // Before the first stage of a layer: keeps what the newest tokens of prompts ask, for SelectSpec::window.
-  void remember(std::span<const Slice> slices, const Tensors& x) const;
-  // Chooses for all parts of a stage that ask, and counts what all of them read.
-  void run(const LayerStep& step, Plan& plan);
-  // Of a part and head: all pages, or those that were chosen.
-  PageList list(const Plan& plan, const Part& part, int head) const {
-    if (!part.chosen) return plan.list(part, nullptr, -1);
-    return plan.list(part, scratch_.answers().runs_at(part.counters + head), count(part, head));
+  std::size_t scratch_bytes() const override { return scratch_.bytes() + memory_.state_bytes(); }
+  double seconds() const override { return seconds_; }
+
+  bool wants_queries() const override;
+  void on_seal(int layer, int head, kv::Side side, const kv::Sequence& s, std::int64_t page, const kv::Blocks& raw,
+               const float* q, float* scratch) const override;
+  void on_restore(const kv::Sequence& s, std::int64_t page) override;
+
+  void reset(const kv::Sequence& s) override { memory_.forget(s), meter_.reset_stats(s); }
+  void forget(const kv::Sequence& s) override { memory_.forget(s); }
+  void cut(const kv::Sequence& s, std::int64_t n) override { memory_.cut(s, n); }
+  void copy(const kv::Sequence& from, const kv::Sequence& to) override {
+    memory_.copy(from, to), meter_.set_stats(to, meter_.stats(from));
   }
-  int count(const Part& part, int head) const { return scratch_.answers().counts[part.counters + head]; }
 
-  Meter& meter() { return meter_; }
-  const Unread& unread() const { return unread_; }
-  double seconds() const { return seconds_; }  // spent on choosing
+  void begin_step(const kv::Sequence& s) override { meter_.begin_step(s); }
+  void remember(std::span<const kv::Slice> slices, const kv::Tensors& x) const override;
+  void run(const kv::LayerStep& step, kv::Plan& plan) override;
+  std::span<const kv::PageRun> runs(const kv::Part& part, int head) const override {
+    return scratch_.runs(part.counters + head);
+  }
+  void add_unread(const kv::LayerStep& step, const kv::Part& part, int head, int rows,
+                  const kv::FoldScratch& room) const override {
+    if (Unread::wanted(step, part)) unread_.add(step, part, head, rows, room);
+  }
+
+  std::size_t bytes_read(const kv::Sequence& s) const override { return meter_.bytes_read(s); }
+  std::int64_t left_out_from(const kv::Sequence& s) const override { return meter_.left_out_from(s); }
+  const kv::SelectionStats& stats(const kv::Sequence& s) const override { return meter_.stats(s); }
 
  private:
   enum class Ask { kReuse, kPreselect, kChoose };
-  void choose(const LayerStep& step, Plan& plan);
-  const LayerLayout& slot_layer(const LayerStep& step, const Part& part) const;
-  Ask what_to_ask(const LayerStep& step, const Part& part, int head) const;
-  void ask(const LayerStep& step, const Part& part, int head, int worker) const;
-  void score(const LayerStep& step, const Part& part, int head, const Question& question, int rows) const;
-  void score_outlines(const LayerStep& step, const Part& part, int head, const Question& question, int rows) const;
-  void score_again(const LayerStep& step, const Part& part, int head, const Question& question, int rows,
-                   float* votes) const;
-  // Blocks that are scored by what is stored after outlines were, at most; 0: all, and outlines are not asked.
-  static std::int64_t scored_again(const Part& part);
-  bool measure_window(const LayerStep& step, const Part& part, int head, int worker, int unit) const;
-  void answer(const LayerStep& step, const Part& part, int first_head, int heads, int worker) const;
-  void fetch(const LayerStep& step);
+  void choose(const kv::LayerStep& step, kv::Plan& plan);
+  const kv::LayerLayout& slot_layer(const kv::LayerStep& step, const kv::Part& part) const;
+  Ask what_to_ask(const kv::LayerStep& step, const kv::Part& part, int head) const;
+  void ask(const kv::LayerStep& step, const kv::Part& part, int head, int worker) const;
+  bool measure_window(const kv::LayerStep& step, const kv::Part& part, int head, int worker, int unit) const;
+  void answer(const kv::LayerStep& step, const kv::Part& part, int first_head, int heads, int worker) const;
+  void fetch(const kv::LayerStep& step);
 
   Team& team_;
-  const Arena& arena_;
+  const kv::Arena& arena_;
+  SelectMemory memory_;
   SelectScratch scratch_;
+  std::vector<float> frame_;  // of outlines
   Meter meter_;
   Unread unread_;
+  Voters voters_;
   double seconds_ = 0;
-  std::vector<HotPages::Unit> wanted_;
+  std::vector<kv::HotPages::Unit> wanted_;
 };
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -1,4 +1,4 @@
-// Contract of an entry in kv/selectors: what is written down about a block of keys, so that a generated token can tell
+// Contract of an entry in select/selectors: what is written down about a block of keys, so that a generated token can tell
 // which blocks matter to it without reading them.
 //
 // A block is 8, 16, 32, 64 or 128 tokens of one layer and KV head within one sealed page. When the page is sealed,
@@ -12,7 +12,7 @@
 #include "base/registry.hpp"
 #include "kv/page.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
 // The keys of a block.
 struct BlockKeys {
@@ -23,7 +23,7 @@ struct BlockKeys {
   const float* importance;  // (128), of the page's tokens, see Selector::weighs; null: not asked for
   int anchors;              // tokens that stand for a block, as the user said; at least 1
 
-  const float* channel(int c) const { return keys + static_cast<std::ptrdiff_t>(c) * kPageTokens; }
+  const float* channel(int c) const { return keys + static_cast<std::ptrdiff_t>(c) * kv::kPageTokens; }
 };
 
 struct Selector {
@@ -56,4 +56,4 @@ struct Selector {
 
 std::span<const Entry<Selector>> selectors();
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

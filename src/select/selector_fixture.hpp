@@ -5,6 +5,7 @@
 
 #include "kv/device_fixture.hpp"
 #include "kv/outputs_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv::fixture {
 
@@ -17,7 +18,7 @@ inline CacheShape shape() {
 inline CacheOptions options_for(int tokens, const std::string& selector) {
   CacheOptions o;
   o.k_codec = o.v_codec = "rq4";
-  o.selector = selector;
+  o.selector = select::read_selector(selector, "test");
   o.max_tokens = tokens;
   o.max_sequences = 4;
   o.device = suite_device();

@@ -13,8 +13,10 @@
 #include "select/spec.hpp"
 #include "simd/half.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
+
+using namespace kv;
 
 using fixture::decode;
 using fixture::expect_same_bits;
@@ -259,11 +261,11 @@ TEST(SelectorStats, ATailWantsScoresThatEstimate) {
     EXPECT_THROW(parse_select(spec, "test"), Error) << spec;
   Team team(1);
   Cache plain(team, shape(), options_for(kAll, "spread")), tail(team, shape(), options_for(kAll, "spread:tail=mean"));
-  EXPECT_THROW(plain.set_selection(plain.create(), "spread:tail=mean"), Error);
-  tail.set_selection(tail.create(), "spread:budget=100");
+  EXPECT_THROW(plain.set_selection(plain.create(), read_selector("spread:tail=mean", "test")), Error);
+  tail.set_selection(tail.create(), read_selector("spread:budget=100", "test"));
   EXPECT_GT(tail.memory().chunk_bytes, plain.memory().chunk_bytes);
   EXPECT_NE(parse_select("spread:tail=mean", "test").summaries(), parse_select("spread", "test").summaries());
 }
 
 }  // namespace
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -15,8 +15,10 @@
 #include "simd/bf16_products.hpp"
 #include "simd/isa_fixture.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
+
+using namespace kv;
 
 using fixture::decode;
 using fixture::expect_same_bits;
@@ -193,7 +195,7 @@ TEST(Selector, ASequenceMayChooseForItself) {
   for (const std::string spec : {"all", "quest:budget=768", "sink_recent:budget=256",
                                  "sink_recent:block=128:budget=256", "keys:budget=768", "keys:block=128:budget=768"}) {
     Sequence* fork = cache.fork(*s);
-    cache.set_selection(fork, spec);
+    cache.set_selection(fork, read_selector(spec, "test"));
     const Outputs here = decode(cache, fork, t, kPrompt, kPrompt + 2);
     const Outputs alone = run(spec, 1);
     for (std::size_t l = 0; l < here.size(); ++l)
@@ -204,7 +206,7 @@ TEST(Selector, ASequenceMayChooseForItself) {
   for (const char* spec : {"mean", "quest:block=16", "quest:token_step=4", "sink_recent:block=16", "nothing",
                            "keys:token_step=2", "keys:block=128:token_step=2", "snapkv:block=128",
                            "keys:block=128:layer_step=2", "keys:block=128:prompt=16", "keys:block=128:p=0.9:aim=0.95"})
-    EXPECT_THROW(cache.set_selection(s, spec), Error) << spec;
+    EXPECT_THROW(cache.set_selection(s, read_selector(spec, "test")), Error) << spec;
 }
 
 // A key that one query head wants above all is found wherever it stands, also in a generated block that has left the
@@ -305,7 +307,8 @@ TEST(Selector, TheQuestionVotesForItsAnswer) {
     }
     if (computed_from > 0) fixture::feed(cache, restored, t, kEnd - computed_from, kEnd, chunk);
     const Outputs out = decode(cache, restored, t, kEnd, kEnd + 4);
-    EXPECT_EQ(cache.rules().exact_prompt("", kEnd), spec.find("window") == std::string::npos ? kEnd : kEnd - 8) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt(nullptr, kEnd), spec.find("window") == std::string::npos ? kEnd : kEnd - 8)
+        << spec;
     return std::vector<float>{out[0][32], out[0][64], out[0][96]};  // what channels 0, 1 and 2 find
   };
   for (const char* name :
@@ -354,4 +357,4 @@ TEST(Selector, HeadsThatDisagreeChooseForThemselves) {
 }
 
 }  // namespace
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -10,7 +10,7 @@
 #include "base/options.hpp"
 #include "select/question.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
 
 [[noreturn]] void bad_choice(const std::string& what, const std::string& context) {
@@ -87,9 +87,9 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
     else
       integer(&s->preselect, 0, kMostTokens);
   } else if (key == "pool") {
-    integer(&s->pool, 0, kPageTokens);
+    integer(&s->pool, 0, kv::kPageTokens);
   } else if (key == "window") {
-    integer(&s->window, 0, kPageTokens);
+    integer(&s->window, 0, kv::kPageTokens);
   } else if (key == "vote") {
     constexpr std::pair<std::string_view, Vote> kVotes[] = {
         {"sum", Vote::kSum}, {"best", Vote::kBest}, {"mass", Vote::kMass}};
@@ -195,8 +195,17 @@ std::string SelectSpec::representatives() const {
   return kind + " " + std::to_string(block) + (anchors > 1 ? " anchors " + std::to_string(anchors) : "");
 }
 
-const char* SelectSpec::refused_in(const SelectSpec& cache) const {
+std::shared_ptr<const kv::PageSelector> read_selector(std::string_view text, const std::string& context) {
+  return text.empty() ? nullptr : std::make_shared<const SelectSpec>(parse_select(text, context));
+}
+
+const char* SelectSpec::refused_in(const kv::PageSelector& cache) const {
   if (dense()) return nullptr;
+  const auto* const same = dynamic_cast<const SelectSpec*>(&cache);
+  return same ? refused_beside(*same) : "this cache was made for selectors of another kind";
+}
+
+const char* SelectSpec::refused_beside(const SelectSpec& cache) const {
   if (cache.dense()) return "this cache was made without a selector";
   if (selector->width && representatives() != cache.representatives())
     return "pages have no summaries for this selector and block";
@@ -210,4 +219,4 @@ const char* SelectSpec::refused_in(const SelectSpec& cache) const {
   return nullptr;
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "kv/page_run.hpp"
+#include "kv/page_selector.hpp"
 #include "select/selector.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
 // How the heads of a group (or of all groups) agree on blocks.
 enum class Vote {
@@ -16,7 +19,7 @@ enum class Vote {
   kMass,  // scores are exponents of 2: the shares of their sum are added
 };
 
-struct SelectSpec {
+struct SelectSpec final : kv::PageSelector {
   std::string name = "all";  // as the user wrote it
   const Selector* selector = nullptr;
   std::string kind = "all";  // the entry that `selector` is
@@ -43,25 +46,36 @@ struct SelectSpec {
   int prompt = 0;         // positions of a prompt that one choice serves, a divisor of 128; 0: prompts read everything
   bool tail = false;      // what is not read counts as the mean of its values, with its estimated mass
 
-  bool dense() const { return selector->dense && preselect == 0; }
-  // Generated tokens read what other positions or layers chose.
-  bool keeps_state() const { return token_step > 1 || layer_step > 1 || preselect != 0; }
+  std::string_view text() const override { return name; }
+  bool dense() const override { return selector->dense && preselect == 0; }
+  bool keeps_state() const override { return token_step > 1 || layer_step > 1 || preselect != 0; }
   bool adapts() const { return aim > 0 && p > 0 && meter > 0; }
   bool keeps_choices() const { return keeps_state() || prompt > 1; }
   bool chooses_for_prompts() const { return prompt > 0 && !dense(); }
   // A quarter of a block; of single tokens the three on both sides, a kernel of 7 as SnapKV has it.
   int pooled() const { return pool >= 0 ? static_cast<int>(pool) : block >= 4 ? block / 4 : 3; }
-  int blocks_per_page() const { return kPageTokens / block; }
+  int blocks_per_page() const { return kv::kPageTokens / block; }
   // Tokens that are read of n, at least one block.
   std::int64_t budget_of(std::int64_t n) const;
-  // What is stored with pages: "none", "quest 64" or "spread 64 with values". Pages of caches where it differs do not
-  // fit each other.
-  std::string summaries() const;
-  // Null when a sequence may have this in a cache that was made for `cache`, else why not.
-  const char* refused_in(const SelectSpec& cache) const;
+  // What is stored with pages: "none", "quest 64" or "spread 64 with values".
+  std::string summaries() const override;
+  const char* refused_in(const kv::PageSelector& cache) const override;
+
+  // What the cache asks (select/page_selector.cpp).
+  std::int64_t exact_prompt(const kv::Layout& layout, std::int64_t n) const override;
+  std::size_t summary_bytes(const kv::LayerShape& shape) const override;
+  std::size_t sealing_floats(const kv::LayerShape& shape) const override;
+  int runs_per_page() const override;
+  Memory memory(const kv::Layout& layout, int sequences, int threads) const override;
+  bool asks(const kv::LayerLayout& layer) const override;
+  void cut_prompt(const kv::Layout& layout, kv::Part* part) const override;
+  void decide(const kv::Layout& layout, bool decode, kv::Part* part) const override;
+  std::unique_ptr<kv::Selection> open(Team& team, const kv::Arena& arena, int max_slices) const override;
 
  private:
   std::string representatives() const;
+  const char* refused_beside(const SelectSpec& cache) const;
+  kv::BlockCut prompt_cut(const kv::Layout& layout, std::int64_t position) const;
 };
 
 // "NAME" or "NAME:KEY=VALUE:KEY=VALUE", keys: budget (TOKENS or N%), block, local, initial, anchors, token_step,
@@ -69,5 +83,7 @@ struct SelectSpec {
 // mass), p, from,
 // meter, aim, floor, prompt (positions), tail (none, mean). Throws Error(kBadInput) with `context`.
 SelectSpec parse_select(std::string_view text, const std::string& context);
+// The same for a cache; null for an empty text.
+std::shared_ptr<const kv::PageSelector> read_selector(std::string_view text, const std::string& context);
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

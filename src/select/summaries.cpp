@@ -6,7 +6,7 @@
 
 #include "simd/half.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 namespace {
 
 constexpr float kMostHalf = 65504;
@@ -34,7 +34,7 @@ void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const
   const int width = s.width(d);
   const int pitch = summary_pitch(s, d);
   auto* half = reinterpret_cast<std::uint16_t*>(to);
-  for (int first = 0; first < kPageTokens; first += spec.block, half += pitch) {
+  for (int first = 0; first < kv::kPageTokens; first += spec.block, half += pitch) {
     std::fill_n(half, pitch, std::uint16_t{0});
     const BlockKeys block{d, keys, std::max(first, skip), first + spec.block, importance, spec.anchors};
     if (block.begin >= block.end) continue;
@@ -45,7 +45,7 @@ void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const
 
 void average(const SelectSpec& spec, const float* x, int channels, std::ptrdiff_t token, std::ptrdiff_t channel,
              int skip, std::uint16_t* to, std::ptrdiff_t pitch) {
-  for (int first = 0; first < kPageTokens; first += spec.block, to += pitch) {
+  for (int first = 0; first < kv::kPageTokens; first += spec.block, to += pitch) {
     const int begin = std::max(first, skip);
     const int end = first + spec.block;
     for (int c = 0; c < channels; ++c) {
@@ -57,17 +57,18 @@ void average(const SelectSpec& spec, const float* x, int channels, std::ptrdiff_
 }
 
 void weigh_tokens(int d, const float* keys, int skip, const float* q, int rows, float* importance) {
-  std::fill_n(importance, kPageTokens, 0.0f);
-  float scores[kPageTokens];
+  std::fill_n(importance, kv::kPageTokens, 0.0f);
+  float scores[kv::kPageTokens];
   for (int r = 0; r < rows; ++r) {
-    std::fill_n(scores, kPageTokens, 0.0f);
+    std::fill_n(scores, kv::kPageTokens, 0.0f);
     for (int c = 0; c < d; ++c)
-      for (int t = 0; t < kPageTokens; ++t)
-        scores[t] += q[static_cast<std::ptrdiff_t>(r) * d + c] * keys[static_cast<std::ptrdiff_t>(c) * kPageTokens + t];
+      for (int t = 0; t < kv::kPageTokens; ++t)
+        scores[t] +=
+            q[static_cast<std::ptrdiff_t>(r) * d + c] * keys[static_cast<std::ptrdiff_t>(c) * kv::kPageTokens + t];
     float most = -std::numeric_limits<float>::infinity();
-    for (int t = skip; t < kPageTokens; ++t) most = std::max(most, scores[t]);
-    for (int t = skip; t < kPageTokens; ++t) importance[t] += std::exp2(scores[t] - most);
+    for (int t = skip; t < kv::kPageTokens; ++t) most = std::max(most, scores[t]);
+    for (int t = skip; t < kv::kPageTokens; ++t) importance[t] += std::exp2(scores[t] - most);
   }
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

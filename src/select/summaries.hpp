@@ -9,7 +9,7 @@
 #include "select/spec.hpp"
 #include "simd/isa.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
 inline int summary_pitch(const Selector& s, int d) { return s.width ? (s.width(d) + 15) / 16 * 16 : 0; }
 inline std::size_t summary_bytes(const SelectSpec& s, int d) {
@@ -46,4 +46,4 @@ struct SummaryKernels {
 
 KVASIR_DECLARE_KERNELS(SummaryKernels, summaries)
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

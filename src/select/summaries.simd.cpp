@@ -2,7 +2,7 @@
 
 #include "simd/vec.hpp"
 
-namespace kvasir::kv::KVASIR_TARGET {
+namespace kvasir::select::KVASIR_TARGET {
 namespace {
 
 using namespace simd::KVASIR_TARGET;
@@ -82,4 +82,4 @@ void scores(const std::byte* const* summaries, std::int64_t pages, int blocks, i
 extern const SummaryKernels summaries_table;
 const SummaryKernels summaries_table{scores};
 
-}  // namespace kvasir::kv::KVASIR_TARGET
+}  // namespace kvasir::select::KVASIR_TARGET

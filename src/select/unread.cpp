@@ -5,22 +5,22 @@
 
 #include "simd/half.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
-bool Unread::wanted(const LayerStep& step, const Part& p) {
-  return p.chosen && !p.prompt && p.sequence->select.tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
+bool Unread::wanted(const kv::LayerStep& step, const kv::Part& p) {
+  return p.chosen && !p.prompt && spec_of(p).tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
 }
 
 // First block that counts: those before it are read, or have sinks, which are.
-static std::int64_t first_block(const Layout& l, const SelectSpec& spec, const BlockCut& cut) {
+static std::int64_t first_block(const kv::Layout& l, const SelectSpec& spec, const kv::BlockCut& cut) {
   return std::min(cut.local, std::max<std::int64_t>(cut.initial, (l.sinks + spec.block - 1) / spec.block));
 }
 
-void Unread::estimate_all(const Part& p, int head, int rows, const Question& q) const {
-  const Layout& l = arena_.layout;
-  const std::int64_t first = first_block(l, p.sequence->select, p.cut);
+void Unread::estimate_all(const kv::Part& p, int head, int rows, const Question& q) const {
+  const kv::Layout& l = arena_.layout;
+  const std::int64_t first = first_block(l, spec_of(p), p.cut);
   for (int r = 0; r < rows; ++r) {
-    const float* const row = q.scores + r * score_stride(l);
+    const float* const row = q.scores + r * score_stride(memory_.layout());
     std::copy(row + first, row + p.cut.local, q.spent + first);
     const PowerSum all = add_powers(q.spent, first, p.cut.local);
     scratch_.answers().exponents_at(p.counters + head)[r] = all.most;
@@ -28,10 +28,10 @@ void Unread::estimate_all(const Part& p, int head, int rows, const Question& q) 
   }
 }
 
-void Unread::estimate(const LayerStep& step, const Part& p, int head, int worker) const {
-  const Layout& l = arena_.layout;
-  const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = step.owner();
+void Unread::estimate(const kv::LayerStep& step, const kv::Part& p, int head, int worker) const {
+  const kv::Layout& l = arena_.layout;
+  const SelectSpec& spec = spec_of(p);
+  const kv::LayerLayout& layer = step.owner();
   float* const sums = scratch_.answers().sums_at(p.counters + head);
   const float* const exponents = scratch_.answers().exponents_at(p.counters + head);
   const auto rows = static_cast<int>(p.tokens * step.layer().group());
@@ -40,7 +40,7 @@ void Unread::estimate(const LayerStep& step, const Part& p, int head, int worker
   load_question(step, p, head, q, worker);
   const int pitch = summary_pitch(*spec.selector, layer.shape.head_dim);
   const std::int64_t first = first_block(l, spec, p.cut);
-  const std::int64_t stride = score_stride(l);
+  const std::int64_t stride = score_stride(memory_.layout());
   const auto room = std::min<std::int64_t>(l.memory.pages, stride);
   std::int64_t count = 0;
   double* const read = q.totals;
@@ -66,28 +66,28 @@ void Unread::estimate(const LayerStep& step, const Part& p, int head, int worker
     sums[r] = static_cast<float>(std::max(0.0, static_cast<double>(sums[r]) - read[r]) * spec.block);
 }
 
-std::int64_t Unread::average(const LayerStep& step, const Part& p, int head, double* rest) const {
-  const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = step.owner();
+std::int64_t Unread::average(const kv::LayerStep& step, const kv::Part& p, int head, double* rest) const {
+  const SelectSpec& spec = spec_of(p);
+  const kv::LayerLayout& layer = step.owner();
   const int channels = layer.shape.sum_dim();
   const std::int64_t per_page = spec.blocks_per_page();
   const std::int64_t sealed = arena_.layout.sealed_at(p.position);
   // Adds `sign` times the values of block b to sum; returns its tokens.
   const auto add = [&](std::int64_t b, double sign, double* sum) {
     const std::int64_t page = b / per_page;
-    const auto* means = reinterpret_cast<const std::uint16_t*>(
-        arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(page)]) + layer.means_offset);
+    const std::uint16_t* means = memory_.means(layer, head, p.sequence->pages[static_cast<std::size_t>(page)]);
     means += b % per_page * channels;
     const auto begin = static_cast<int>(b % per_page * spec.block);
     const int tokens = begin + spec.block - std::min(std::max(begin, arena_.first_row(page)), begin + spec.block);
     for (int c = 0; c < channels; ++c) sum[c] += sign * tokens * static_cast<double>(simd::f16_to_f32(means[c]));
     return tokens;
   };
-  ValueSum& all = arena_.value_sum(*p.sequence, step.layer(), head);
+  ValueSum& all = memory_.value_sum(*p.sequence, step.layer(), head);
   for (; all.pages < sealed; ++all.pages)
     for (std::int64_t b = 0; b < per_page; ++b) add(all.pages * per_page + b, 1, all.sum());
   std::copy_n(all.sum(), channels, rest);
-  std::int64_t tokens = sealed * kPageTokens - std::min<std::int64_t>(arena_.layout.sinks, sealed * kPageTokens);
+  std::int64_t tokens =
+      sealed * kv::kPageTokens - std::min<std::int64_t>(arena_.layout.sinks, sealed * kv::kPageTokens);
   each_block(scratch_.runs(p.counters + head), spec.block, [&](std::int64_t b) { tokens -= add(b, -1, rest); });
   float* const mean = scratch_.answers().means_at(p.counters + head);
   for (int c = 0; c < channels; ++c)
@@ -95,7 +95,7 @@ std::int64_t Unread::average(const LayerStep& step, const Part& p, int head, dou
   return tokens;
 }
 
-void Unread::add(const LayerStep& step, const Part& p, int head, int rows, const FoldScratch& room) const {
+void Unread::add(const kv::LayerStep& step, const kv::Part& p, int head, int rows, const kv::FoldScratch& room) const {
   const int channels = step.layer().shape.sum_dim();
   const auto& kernels = kernel::attention();
   const float* const mean = scratch_.answers().means_at(p.counters + head);
@@ -113,4 +113,4 @@ void Unread::add(const LayerStep& step, const Part& p, int head, int rows, const
   if (any) kernels.fold(rows, channels, room.run, room.total);
 }
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

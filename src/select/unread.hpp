@@ -11,28 +11,30 @@
 
 #include "select/ask.hpp"
 
-namespace kvasir::kv {
+namespace kvasir::select {
 
 class Unread {
  public:
-  Unread(const Arena& arena, const SelectScratch& scratch) : arena_(arena), scratch_(scratch) {}
+  Unread(const kv::Arena& arena, const SelectMemory& memory, const SelectScratch& scratch)
+      : arena_(arena), memory_(memory), scratch_(scratch) {}
 
   // Of generated tokens alone, where scores of representatives are scores of attention: not where it bends scores
   // afterwards.
-  static bool wanted(const LayerStep& step, const Part& part);
+  static bool wanted(const kv::LayerStep& step, const kv::Part& part);
   // Of the blocks that may be left out, by their scores in the question.
-  void estimate_all(const Part& part, int head, int rows, const Question& question) const;
+  void estimate_all(const kv::Part& part, int head, int rows, const Question& question) const;
   // Takes the blocks that are read off what estimate_all said.
-  void estimate(const LayerStep& step, const Part& part, int head, int worker) const;
+  void estimate(const kv::LayerStep& step, const kv::Part& part, int head, int worker) const;
   // Merges the state of what is not read into room.total.
-  void add(const LayerStep& step, const Part& part, int head, int rows, const FoldScratch& room) const;
+  void add(const kv::LayerStep& step, const kv::Part& part, int head, int rows, const kv::FoldScratch& room) const;
 
  private:
   // The mean of the values that are not read; returns how many tokens have them. rest: room for a sum.
-  std::int64_t average(const LayerStep& step, const Part& part, int head, double* rest) const;
+  std::int64_t average(const kv::LayerStep& step, const kv::Part& part, int head, double* rest) const;
 
-  const Arena& arena_;
+  const kv::Arena& arena_;
+  const SelectMemory& memory_;
   const SelectScratch& scratch_;
 };
 
-}  // namespace kvasir::kv
+}  // namespace kvasir::select

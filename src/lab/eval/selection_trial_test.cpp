@@ -37,7 +37,8 @@ TEST(SelectionTrial, SpecsAreGroupedByWhatTheirCachesHold) {
   EXPECT_EQ(mixed[2], (std::vector<std::string>{"all", "keys:token_step=2"}));
   for (const auto& group : mixed)
     for (const std::string& spec : group)
-      EXPECT_EQ(kv::parse_select(spec, "").refused_in(kv::parse_select(cache_selector(group), "")), nullptr) << spec;
+      EXPECT_EQ(select::parse_select(spec, "").refused_in(select::parse_select(cache_selector(group), "")), nullptr)
+          << spec;
   EXPECT_EQ(group_selectors({"all"}), (std::vector<std::vector<std::string>>{{"all"}}));
   EXPECT_THROW(group_selectors({"nothing"}), Error);
 }

@@ -6,11 +6,11 @@
 
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_dynamic {
+namespace kvasir::select::selectors_dynamic {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
-  int tokens[kPageTokens];
+  int tokens[kv::kPageTokens];
   const int n = block.end - block.begin;
   for (int t = 0; t < n; ++t) tokens[t] = block.begin + t;
   const int anchors = std::min(block.anchors, n);
@@ -32,4 +32,4 @@ const Selector entry = {.summary = "blocks by the keys that weighed most when th
                         .represent = represent,
                         .weighs = true};
 
-}  // namespace kvasir::kv::selectors_dynamic
+}  // namespace kvasir::select::selectors_dynamic

@@ -4,9 +4,9 @@
 // holds less than 90 % that step reads everything.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_entry_auto {
+namespace kvasir::select::selectors_entry_auto {
 
 const Selector entry = {.summary = "top-p for contexts from 8192 tokens on, by layer as measured, dense below 90 %",
                         .preset = "spread:p=0.97:budget=25%:from=8192:meter=32:aim=0.95:floor=0.9"};
 
-}  // namespace kvasir::kv::selectors_entry_auto
+}  // namespace kvasir::select::selectors_entry_auto

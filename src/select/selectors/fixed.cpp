@@ -3,7 +3,7 @@
 
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_fixed {
+namespace kvasir::select::selectors_fixed {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -22,4 +22,4 @@ const Selector entry = {.summary = "blocks by a few of their keys at even distan
                         .width = [](int d) { return d; },
                         .represent = represent};
 
-}  // namespace kvasir::kv::selectors_fixed
+}  // namespace kvasir::select::selectors_fixed

@@ -3,9 +3,9 @@
 // block can find more, so it also tells whether a loss is an estimate's or the budget's.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_keys {
+namespace kvasir::select::selectors_keys {
 
 const Selector entry = {.summary = "blocks by their attention mass itself: reads every key, and few values",
                         .exact = true};
 
-}  // namespace kvasir::kv::selectors_keys
+}  // namespace kvasir::select::selectors_keys

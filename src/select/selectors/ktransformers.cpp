@@ -2,9 +2,9 @@
 // choice for all heads, 4096 local tokens.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_ktransformers {
+namespace kvasir::select::selectors_ktransformers {
 
 const Selector entry = {.summary = "KTransformers' values: dynamic, 96 blocks of 128 for all heads, 4096 local tokens",
                         .preset = "dynamic:block=128:anchors=1:budget=16512:local=4096:heads=shared:vote=sum"};
 
-}  // namespace kvasir::kv::selectors_ktransformers
+}  // namespace kvasir::select::selectors_ktransformers

@@ -3,7 +3,7 @@
 
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_max {
+namespace kvasir::select::selectors_max {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -17,4 +17,4 @@ const Selector entry = {.summary = "blocks by the maxima of their keys' channels
                         .width = [](int d) { return d; },
                         .represent = represent};
 
-}  // namespace kvasir::kv::selectors_max
+}  // namespace kvasir::select::selectors_max

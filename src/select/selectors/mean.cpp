@@ -1,7 +1,7 @@
 // The mean of a block's keys, the gate of MoBA (Lu et al. 2025, arXiv:2502.13189) and KTransformers' BLOCK_MEAN.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_mean {
+namespace kvasir::select::selectors_mean {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -19,4 +19,4 @@ const Selector entry = {.summary = "blocks by the mean of their keys",
                         .represent = represent,
                         .estimates = true};  // from below: the mean of 2^s is at least 2^(mean of s)
 
-}  // namespace kvasir::kv::selectors_mean
+}  // namespace kvasir::select::selectors_mean

@@ -5,7 +5,7 @@
 
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_quest {
+namespace kvasir::select::selectors_quest {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -32,4 +32,4 @@ const Selector entry = {.summary = "blocks whose bounds by channel promise the l
                         .ask = ask,
                         .bounds = true};
 
-}  // namespace kvasir::kv::selectors_quest
+}  // namespace kvasir::select::selectors_quest

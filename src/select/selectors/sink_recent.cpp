@@ -2,8 +2,8 @@
 // selectors gain over it is what choosing is worth.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_sink_recent {
+namespace kvasir::select::selectors_sink_recent {
 
 const Selector entry = {.summary = "first and newest tokens alone (StreamingLLM)"};
 
-}  // namespace kvasir::kv::selectors_sink_recent
+}  // namespace kvasir::select::selectors_sink_recent

@@ -4,9 +4,9 @@
 // is dropped, so that the next turn can choose anew.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_snapkv {
+namespace kvasir::select::selectors_snapkv {
 
 const Selector entry = {.summary = "what the answer's first query looks at, for the whole answer (SnapKV)",
                         .preset = "all:preselect=budget"};
 
-}  // namespace kvasir::kv::selectors_snapkv
+}  // namespace kvasir::select::selectors_snapkv

@@ -4,9 +4,9 @@
 // that is restored at least these tokens are computed (Rules::exact_prompt).
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_snapkv_window {
+namespace kvasir::select::selectors_snapkv_window {
 
 const Selector entry = {.summary = "what the prompt's last 32 queries look at, for the whole answer (SnapKV)",
                         .preset = "snapkv:window=32"};
 
-}  // namespace kvasir::kv::selectors_snapkv_window
+}  // namespace kvasir::select::selectors_snapkv_window

@@ -5,7 +5,7 @@
 
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_spread {
+namespace kvasir::select::selectors_spread {
 namespace {
 
 constexpr float kHalfLn2 = 0.34657359f;
@@ -39,4 +39,4 @@ const Selector entry = {.summary = "blocks by an estimate of their mass from mea
                         .ask = ask,
                         .estimates = true};
 
-}  // namespace kvasir::kv::selectors_spread
+}  // namespace kvasir::select::selectors_spread

@@ -3,9 +3,9 @@
 // budget bounds it.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_topp {
+namespace kvasir::select::selectors_topp {
 
 const Selector entry = {.summary = "spread, as few blocks as have 95 % of the estimated mass (top-p, Twilight)",
                         .preset = "spread:p=0.95:budget=8192"};
 
-}  // namespace kvasir::kv::selectors_topp
+}  // namespace kvasir::select::selectors_topp

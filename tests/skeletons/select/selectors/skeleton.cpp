@@ -2,7 +2,7 @@
 // Contract: select/selector.hpp.
 #include "select/selector.hpp"
 
-namespace kvasir::kv::selectors_skeleton {
+namespace kvasir::select::selectors_skeleton {
 
 const Selector entry{.summary = "blocks by their first key",
                      .width = [](int d) { return d; },
@@ -11,4 +11,4 @@ const Selector entry{.summary = "blocks by their first key",
                            for (int c = 0; c < block.d; ++c) to[c] = block.channel(c)[block.begin];
                          }};
 
-}  // namespace kvasir::kv::selectors_skeleton
+}  // namespace kvasir::select::selectors_skeleton
