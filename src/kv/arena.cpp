@@ -9,7 +9,7 @@
 namespace kvasir::kv {
 
 // Of a head whose rotation and factors are there. metric: (d, d), of queries as the model makes them; as the codec
-// turns them it is T H T^T, and T x is what to_basis makes of a row x.
+// rotates them it is T H T^T, and T x is what to_basis makes of a row x.
 static void fill_feedback(const Codec& codec, const Head& head, const float* metric) {
   const auto d = static_cast<std::size_t>(head.d);
   std::vector<float> rows(metric, metric + d * d);
@@ -18,8 +18,8 @@ static void fill_feedback(const Codec& codec, const Head& head, const float* met
     for (std::size_t i = 0; i < d; ++i)
       for (std::size_t j = 0; j < i; ++j) std::swap(rows[i * d + j], rows[j * d + i]);
   }
-  const std::vector<double> turned(rows.begin(), rows.end());
-  make_feedback(head.d, turned.data(), const_cast<float*>(head.feedback));
+  const std::vector<double> rotated(rows.begin(), rows.end());
+  make_feedback(head.d, rotated.data(), const_cast<float*>(head.feedback));
 }
 
 Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors,

@@ -68,7 +68,7 @@ void Attention::choose(std::span<const Slice> slices, const Tensors& x, const fl
 // So that no item has to compute angles of the pages that sequences borrow.
 void Attention::make_angles(std::span<const Slice> slices, const Tensors& x) const {
   for (const Slice& s : slices)
-    if (s.sequence->borrowed && x.scoring.turn) s.sequence->borrowed->make_angles(*x.scoring.turn);
+    if (s.sequence->borrowed && x.scoring.rotation) s.sequence->borrowed->make_angles(*x.scoring.rotation);
 }
 
 void Attention::prepare(const LayerStep& step) {

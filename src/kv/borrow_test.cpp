@@ -28,33 +28,33 @@ constexpr int kLayers = 6;
 constexpr std::int64_t kWindows[kLayers] = {0, 0, 0, 300, 70, 192};
 constexpr bool kChunked[kLayers] = {false, false, false, false, false, true};
 
-// A layer that turns halves, one that turns pairs of a part of the head, and one without positions; then layers with
-// windows, of another base.
+// A layer that rotations halves, one that rotations pairs of a part of the head, and one without positions; then layers
+// with windows, of another base.
 struct Ropes {
   static constexpr std::int64_t kPositions = 4000;
   std::vector<double> half, part, local;
   std::vector<double> table[kLayers];  // cosines and sines by position
-  Turn turns[kLayers];
+  Rotation rotations[kLayers];
 
   Ropes() {
     for (int i = 0; i < kD / 2; ++i) half.push_back(std::pow(10000.0, -2.0 * i / kD));
     for (int i = 0; i < 12; ++i) part.push_back(std::pow(500000.0, -2.0 * i / 24));
-    turns[0] = {half.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    rotations[0] = {half.data(), kD / 2, kernel::RopePairs::kSplitHalf};
     for (int i = 0; i < kD / 2; ++i) local.push_back(std::pow(100.0, -2.0 * i / kD));
-    turns[1] = {part.data(), 12, kernel::RopePairs::kAdjacent};
-    turns[3] = turns[4] = {local.data(), kD / 2, kernel::RopePairs::kSplitHalf};
-    turns[5] = turns[0];
+    rotations[1] = {part.data(), 12, kernel::RopePairs::kAdjacent};
+    rotations[3] = rotations[4] = {local.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    rotations[5] = rotations[0];
     for (int l = 0; l < kLayers; ++l)
       for (std::int64_t p = 0; p < kPositions; ++p)
-        for (std::int64_t i = 0; i < turns[l].pairs; ++i) {
-          const double angle = static_cast<double>(p) * turns[l].frequencies[i];
+        for (std::int64_t i = 0; i < rotations[l].pairs; ++i) {
+          const double angle = static_cast<double>(p) * rotations[l].frequencies[i];
           table[l].push_back(std::cos(angle));
           table[l].push_back(std::sin(angle));
         }
   }
-  const Turn* of(int layer) const { return turns[layer].pairs > 0 ? &turns[layer] : nullptr; }
+  const Rotation* of(int layer) const { return rotations[layer].pairs > 0 ? &rotations[layer] : nullptr; }
   void apply(int layer, float* x, std::int64_t p) const {
-    const Turn& t = turns[layer];
+    const Rotation& t = rotations[layer];
     for (std::int64_t i = 0; i < t.pairs; ++i) {
       float& a = x[t.layout == kernel::RopePairs::kSplitHalf ? i : 2 * i];
       float& b = x[t.layout == kernel::RopePairs::kSplitHalf ? i + t.pairs : 2 * i + 1];
@@ -74,7 +74,7 @@ CacheShape shape() {
   return s;
 }
 
-// What a token says in one layer; q and k not turned.
+// What a token says in one layer; q and k not rotated.
 struct Row {
   std::vector<float> q, k, v;
 };
@@ -123,7 +123,7 @@ Outputs step(Cache& cache, Sequence* s, const Ropes& ropes, std::span<const Plac
     }
     std::vector<float> out(static_cast<std::size_t>(n * kHeads * kD));
     Scoring scoring{.scale = 0.125f};
-    scoring.turn = ropes.of(l);
+    scoring.rotation = ropes.of(l);
     cache.attend(l, q.data(), k.data(), v.data(), out.data(), scoring);
     for (int t = 0; t < n; ++t)
       outs[static_cast<std::size_t>(t)].emplace_back(out.begin() + t * kHeads * kD,

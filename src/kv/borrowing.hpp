@@ -28,7 +28,7 @@ class Borrowing {
   // ascend and begin behind the sequence's tokens.
   void borrow(Sequence* sequence, std::span<const BorrowedRun> runs, std::span<const std::int64_t> fresh);
   static bool borrows(const Sequence& sequence);
-  // Keys and values of a layer in such a page, as its codec has them: k (128, kv_heads, head_dim), turned as they were
+  // Keys and values of a layer in such a page, as its codec has them: k (128, kv_heads, head_dim), rotated as they were
   // when the page was made; v (128, kv_heads, head_dim_v). REQUIRES: the layer has pages of its own, rows `first` on
   // are wanted.
   void unseal(std::span<const std::byte> page, int layer, int first, float* k, float* v) const;

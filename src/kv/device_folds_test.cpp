@@ -9,7 +9,7 @@
 
 #include "kv/device_fixture.hpp"
 #include "kv/life_fixture.hpp"
-#include "kv/turn.hpp"
+#include "kv/rotation.hpp"
 #include "select/spec.hpp"
 
 namespace kvasir::kv {
@@ -139,13 +139,13 @@ TEST(DeviceFolds, DraftedTokens) {
   EXPECT_GT(device->totals(), 0u);
 }
 
-// Borrowed pages are the host's, with turned queries; own ones behind them come as states of groups.
+// Borrowed pages are the host's, with rotated queries; own ones behind them come as states of groups.
 TEST(DeviceFolds, BesideBorrowedPages) {
   Team team(2);
   const CacheShape s = CacheShape::uniform(2, {2, 6, 32, 32});
   std::vector<double> frequencies;
   for (int i = 0; i < 16; ++i) frequencies.push_back(std::pow(10000.0, -2.0 * i / 32));
-  const Turn turn{frequencies.data(), 16, kernel::RopePairs::kSplitHalf};
+  const Rotation rotation{frequencies.data(), 16, kernel::RopePairs::kSplitHalf};
   const Tokens t = fixture::random_tokens(s, 3000, 6);
   CacheOptions o = options("rq4");
   const auto run = [&](std::shared_ptr<PageDevice> device) {
@@ -166,7 +166,7 @@ TEST(DeviceFolds, BesideBorrowedPages) {
     cache.borrowing().borrow(reader, {&borrowed, 1}, fresh);
     Outputs outs(2);
     for (int i = 1500; i < 1900; ++i)
-      fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &turn)[0]);
+      fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &rotation)[0]);
     cache.check_integrity();
     return outs;
   };

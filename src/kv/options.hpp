@@ -129,8 +129,8 @@ struct CacheOptions {
   // Layers with a window keep all their pages, as others do, so that other sequences can borrow them. It takes the
   // memory of a model without windows; what is computed has the same bits.
   bool whole_windows = false;
-  // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
-  // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
+  // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that rotate keys store k / factor and
+  // rotate factor q (kv/codec.hpp, set_factors). Of layers that own keys.
   std::vector<std::vector<float>> key_factors;
   // E q q^T by layer, (kv_heads, head_dim, head_dim) each or empty: in this metric codecs that feed back round keys
   // (kv/feedback.hpp).
@@ -227,8 +227,8 @@ struct SelectionStats {
   }
 };
 
-class Sequence;  // a handle; owned by its cache
-struct Turn;     // kv/turn.hpp
+class Sequence;   // a handle; owned by its cache
+struct Rotation;  // kv/rotation.hpp
 
 // Tokens [begin, end) of a text whose keys and values were computed elsewhere, from position `made_at` on, in pages
 // made_at / 128 ... of some other text. What they say of tokens before them is that text's.
@@ -247,7 +247,8 @@ struct BorrowedRun {
 // (law 1). With lossless codecs both ways have the same bits.
 //
 // both: ascending; each token of such a run sees all of the run, besides what lies in front of it. REQUIRES: a run lies
-// in one slice, whole, and nothing of it is borrowed; layers have keys and values of their own, which are not latent, and no slopes.
+// in one slice, whole, and nothing of it is borrowed; layers have keys and values of their own, which are not latent,
+// and no slopes.
 struct BothWays {
   std::int64_t begin = 0;  // tokens [begin, end) of the text
   std::int64_t end = 0;
@@ -267,9 +268,9 @@ struct Scoring {
   float soft_cap = 0;             // scores become cap tanh(score / cap); 0: they stay
   const float* slopes = nullptr;  // (query_heads), ALiBi: score - slope * distance, after the cap; null: none
   // (query_heads), one more score of every row, which counts in the sum of the weights and has no value; null: none
-  const float* sinks = nullptr;
+  const float* sink_logits = nullptr;
   // RoPE of the layer; null: it has none. Borrowed pages need it. It stays as long as the cache.
-  const Turn* turn = nullptr;
+  const Rotation* rotation = nullptr;
 };
 
 // What a recurrence computes with the channels of a token, which does not change from step to step.

@@ -76,7 +76,7 @@ struct LayerStep {
   Chosen chosen(const Part& p, int token) const { return x.chosen.from(p.row + token); }
   // Of a KV head's query heads; null: there are none.
   const float* slopes(int head) const { return of_group(x.scoring.slopes, head); }
-  const float* sink_logits(int head) const { return of_group(x.scoring.sinks, head); }
+  const float* sink_logits(int head) const { return of_group(x.scoring.sink_logits, head); }
 
  private:
   const float* of_group(const float* all, int head) const {

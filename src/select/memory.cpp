@@ -30,7 +30,7 @@ SelectLayout::SelectLayout(const SelectSpec& spec, const kv::Layout& layout)
       state_bytes += static_cast<std::size_t>(count) * *bytes;
     };
     if (select.keeps_choices()) take(&m.choice_offset, &m.choice_bytes, choice_bytes(most_blocks()), shape.kv_heads);
-    if (select.tail) take(&m.values_offset, &m.values_bytes, value_sum_bytes(shape.sum_dim()), shape.kv_heads);
+    if (select.unread) take(&m.values_offset, &m.values_bytes, value_sum_bytes(shape.sum_dim()), shape.kv_heads);
     if (select.window > 0) take(&m.ring_offset, &m.ring_bytes, ring_bytes(select.window, shape), 1);
     if (select.adapts()) take(&m.level_offset, &m.level_bytes, level_bytes(cache.memory.tokens, select.meter), 1);
   }

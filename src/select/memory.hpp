@@ -14,13 +14,13 @@ namespace kvasir::select {
 
 // Of one layer of the cache.
 struct LayerMemory {
-  std::size_t means_offset = 0;    // of the means of values in a page's summary, with SelectSpec::tail
+  std::size_t means_offset = 0;    // of the means of values in a page's summary, with SelectSpec::unread
   std::size_t outline_bytes = 0;   // of a tile of one head's outlines, see select/outline.hpp; 0: there are none
   std::size_t outline_offset = 0;  // of head 0, in units of one tile
   // Among the states of a sequence.
   std::size_t choice_bytes = 0;  // of one head
   std::size_t choice_offset = 0;
-  std::size_t values_bytes = 0;  // of one head, with SelectSpec::tail
+  std::size_t values_bytes = 0;  // of one head, with SelectSpec::unread
   std::size_t values_offset = 0;
   std::size_t ring_bytes = 0;  // with SelectSpec::window
   std::size_t ring_offset = 0;

@@ -198,7 +198,7 @@ void Meter::count(const kv::LayerStep& step, const kv::Part& p, std::size_t voti
   const double raw = seen - static_cast<double>(sealed * kv::kPageTokens);
   bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kv::kPageTokens;
   bytes += voting;
-  if (spec_of(p).tail)  // representatives again, and means
+  if (spec_of(p).unread)  // representatives again, and means
     bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kv::kPageTokens;
 }
 

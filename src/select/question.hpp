@@ -79,7 +79,7 @@ struct Question {
     take(&again, blocks);
     take(&fresh, rows * kv::kPageTokens);
     take(&fresh_votes, kv::kPageTokens);
-    take(&values, l.select.tail ? static_cast<std::size_t>(l.cache.widest_sum()) : 0);
+    take(&values, l.select.unread ? static_cast<std::size_t>(l.cache.widest_sum()) : 0);
     return size;
   }
 };
@@ -91,7 +91,7 @@ struct Answers {
   int* counts;     // of runs
   double* masses;  // share of the mass that the runs hold, with what is always read; below 0: not measured
   double* bests;   // of the best choice of as many blocks
-  // With SelectSpec::tail, per query row of a head: the blocks' estimated masses are 2^exponents * sums, first of all
+  // With SelectSpec::unread, per query row of a head: the blocks' estimated masses are 2^exponents * sums, first of all
   // of [initial, local), then of those that are not read. Per head: the mean of the values that are not read.
   float* exponents;  // (rows)
   float* sums;       // (rows)
@@ -112,8 +112,9 @@ inline std::size_t run_room(const SelectLayout& l) {
 }
 // Bytes of one head of one slice.
 inline std::size_t answer_room(const SelectLayout& l) {
-  const std::size_t tail = l.select.tail ? static_cast<std::size_t>(2 * l.cache.few_rows() + l.cache.widest_sum()) : 0;
-  return run_room(l) * sizeof(kv::PageRun) + (static_cast<std::size_t>(score_stride(l)) + tail) * sizeof(float) +
+  const std::size_t unread =
+      l.select.unread ? static_cast<std::size_t>(2 * l.cache.few_rows() + l.cache.widest_sum()) : 0;
+  return run_room(l) * sizeof(kv::PageRun) + (static_cast<std::size_t>(score_stride(l)) + unread) * sizeof(float) +
          sizeof(int) + 2 * sizeof(double);
 }
 inline Answers place_answers(std::byte* at, const SelectLayout& l, std::size_t heads) {
@@ -129,7 +130,7 @@ inline Answers place_answers(std::byte* at, const SelectLayout& l, std::size_t h
   at += heads * static_cast<std::size_t>(a.stride) * sizeof(float);
   a.rows = l.cache.few_rows();
   a.channels = l.cache.widest_sum();
-  if (l.select.tail) {
+  if (l.select.unread) {
     const auto take = [&](float** to, std::int64_t floats) {
       *to = reinterpret_cast<float*>(at);
       at += heads * static_cast<std::size_t>(floats) * sizeof(float);

@@ -17,7 +17,7 @@ void BlockSelection::on_seal(int l, int head, kv::Side side, const kv::Sequence&
   const std::int32_t slot = s.pages[static_cast<std::size_t>(page)];
   const int skip = arena_.first_row(page);
   if (side == kv::Side::kValues) {
-    if (!spec.tail) return;
+    if (!spec.unread) return;
     // A tile of values is panels of 64 channels.
     const int dv = layer.shape.head_dim_v;
     layer.raw_v->v.unseal({dv, {}, nullptr}, {raw.v, 0, kPageTokens, kPageTokens}, scratch);
@@ -43,7 +43,7 @@ void BlockSelection::on_seal(int l, int head, kv::Side side, const kv::Sequence&
   }
   summarise(spec, d, keys, skip, importance, rest, arena_.summary(layer, head, slot));
   memory_.draw_outline(l, head, s, page, rest);
-  if (spec.tail && layer.shape.latent)
+  if (spec.unread && layer.shape.latent)
     average(spec, keys, d, 1, kPageTokens, skip, memory_.means(layer, head, slot), d);
 }
 

@@ -109,8 +109,8 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
                                                            {"32", 32}, {"64", 64}, {"128", 128}};
     s->prompt = one_of(key, value, kSteps, context);
   } else if (key == "tail") {
-    constexpr std::pair<std::string_view, bool> kTails[] = {{"none", false}, {"mean", true}};
-    s->tail = one_of(key, value, kTails, context);
+    constexpr std::pair<std::string_view, bool> kUnread[] = {{"none", false}, {"mean", true}};
+    s->unread = one_of(key, value, kUnread, context);
   } else {
     bad_choice(
         "unknown parameter '" + std::string(key) +
@@ -173,12 +173,12 @@ SelectSpec parse_select(std::string_view text, const std::string& context) {
     bad_choice("window is " + std::to_string(s.window) + " without a preselect, whose votes it is about", context);
   if (s.aim > 0 && !s.adapts())
     bad_choice("aim is above 0 without a p or a meter, expected both: it moves p by what is measured", context);
-  if (s.tail && !s.selector->estimates)
+  if (s.unread && !s.selector->estimates)
     bad_choice("tail is 'mean' with '" + s.kind +
                    "', expected a selector whose scores estimate a block's mass: spread, mean, " +
                    "or topp and auto, which ask spread",
                context);
-  if (s.tail && (s.token_step > 1 || s.layer_step > 1))
+  if (s.unread && (s.token_step > 1 || s.layer_step > 1))
     bad_choice("tail is 'mean' with a token_step or layer_step above 1, expected a choice for every token and layer",
                context);
   return s;
@@ -188,7 +188,7 @@ std::int64_t SelectSpec::budget_of(std::int64_t n) const {
   return share > 0 ? static_cast<std::int64_t>(std::ceil(share * static_cast<double>(n))) : budget;
 }
 
-std::string SelectSpec::summaries() const { return representatives() + (tail ? " with values" : ""); }
+std::string SelectSpec::summaries() const { return representatives() + (unread ? " with values" : ""); }
 
 std::string SelectSpec::representatives() const {
   if (!selector->width) return "none";
@@ -209,7 +209,7 @@ const char* SelectSpec::refused_beside(const SelectSpec& cache) const {
   if (cache.dense()) return "this cache was made without a selector";
   if (selector->width && representatives() != cache.representatives())
     return "pages have no summaries for this selector and block";
-  if (tail && !cache.tail) return "pages have no means of values for a tail";
+  if (unread && !cache.unread) return "pages have no means of values for tail=mean";
   if (block < cache.block) return "its blocks are shorter than the cache's";
   if ((keeps_state() && !cache.keeps_state()) || (prompt > 1 && !cache.keeps_choices()))
     return "this cache keeps no choices from step to step";

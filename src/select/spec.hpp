@@ -44,7 +44,7 @@ struct SelectSpec final : kv::PageSelector {
   double aim = 0;         // > 0: measured mass that every layer's own p is moved towards, from `p` on
   double floor = 0;       // where that measured mass is less, the step reads everything
   int prompt = 0;         // positions of a prompt that one choice serves, a divisor of 128; 0: prompts read everything
-  bool tail = false;      // what is not read counts as the mean of its values, with its estimated mass
+  bool unread = false;    // what is not read counts as the mean of its values, with its estimated mass
 
   std::string_view text() const override { return name; }
   bool dense() const override { return selector->dense && preselect == 0; }

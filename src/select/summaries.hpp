@@ -1,6 +1,6 @@
 // Summaries of sealed pages: the representatives of a page's blocks, (blocks, pitch) in f16, pitch the entry's width
-// rounded up to 16 with zeros behind it; then, where the spec has a tail, the means of the blocks' values, (blocks, d
-// of values) in f16. They lie beside the page and go with it into stores.
+// rounded up to 16 with zeros behind it; then, where the spec estimates what is not read, the means of the blocks'
+// values, (blocks, d of values) in f16. They lie beside the page and go with it into stores.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const
                std::byte* to);
 
 inline std::size_t mean_bytes(const SelectSpec& s, int d) {
-  return s.tail ? 2 * static_cast<std::size_t>(d) * static_cast<std::size_t>(s.blocks_per_page()) : 0;
+  return s.unread ? 2 * static_cast<std::size_t>(d) * static_cast<std::size_t>(s.blocks_per_page()) : 0;
 }
 // Means of `channels` channels of a page's rows by block: element c of token t at x[t * token + c * channel]. Tokens
 // below `skip` are left out; a block of these alone gets zeros. to[b * pitch + c], b < blocks of a page.

@@ -8,7 +8,7 @@
 namespace kvasir::select {
 
 bool Unread::wanted(const kv::LayerStep& step, const kv::Part& p) {
-  return p.chosen && !p.prompt && spec_of(p).tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
+  return p.chosen && !p.prompt && spec_of(p).unread && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
 }
 
 // First block that counts: those before it are read, or have sinks, which are.

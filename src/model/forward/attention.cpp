@@ -187,7 +187,7 @@ void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const N
 
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
   const kv::Scoring scoring{a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
-                            a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]};
+                            a.rope < 0 ? nullptr : &step.rotations[static_cast<std::size_t>(a.rope)]};
   if (step.reader) return step.reader->attend(layer, step.slices, m.q, m.heads, scoring);
   if (!step.cache) return attend_whole(step, m, a);
   if (a.indexer) step.cache->choose(step.cache->shape().at(layer).chosen_by, m.index_q, m.index_k, m.index_weights);

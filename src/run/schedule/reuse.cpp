@@ -88,7 +88,7 @@ void Reuse::restore(Job& job, const store::Known& known) {
     token_microseconds_ = tail.head.cost / static_cast<double>(tail.n_tokens());
   Receipt& receipt = job.outcome.receipt;
   // A request that was preempted gets back tokens of its answer too: the receipt is about the prompt.
-  for (const store::Part& part : known.parts)
+  for (const store::TierRun& part : known.runs)
     if (part.begin < job.prompt)
       receipt.spans.push_back(
           {part.begin, std::min(part.end, job.prompt), library_->labels()[static_cast<std::size_t>(part.tier)]});
@@ -164,8 +164,8 @@ void Reuse::offer_prompt(Job& job) {
   std::vector<std::int64_t> borders = job.asked.partings;
   borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
   std::sort(borders.begin(), borders.end());
-  library_->remember_segments(*job.kept.chain, job.space, job.ids,
-                              engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
+  library_->remember_pieces(*job.kept.chain, job.space, job.ids,
+                            engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 

@@ -1,10 +1,10 @@
 // Texts whose pages are stored, found by their content at any place of another text (architecture, section 2: the
 // second key). What is found is approximate: its keys and values know the text before it, which is another one here.
 //
-// A text is cut into segments of kLeastSegment to kMostSegment tokens: where a hash of the last tokens says so, so that
-// the same passage is cut alike wherever it stands, and where the caller knows of a border. A segment is found by a
-// rolling hash of its first kLeastSegment tokens, which is computed at every token of a prompt. Ids are compared then,
-// and what is equal in front of the segment and behind it belongs to the match. So cuts decide where a match may begin
+// A text is cut into pieces of kLeastPiece to kMostPiece tokens: where a hash of the last tokens says so, so that
+// the same passage is cut alike wherever it stands, and where the caller knows of a border. A piece is found by a
+// rolling hash of its first kLeastPiece tokens, which is computed at every token of a prompt. Ids are compared then,
+// and what is equal in front of the piece and behind it belongs to the match. So cuts decide where a match may begin
 // to be seen, not where it ends.
 #pragma once
 
@@ -22,10 +22,10 @@
 
 namespace kvasir::store {
 
-inline constexpr std::int64_t kLeastSegment = 64;
-inline constexpr std::int64_t kMostSegment = 256;
+inline constexpr std::int64_t kLeastPiece = 64;
+inline constexpr std::int64_t kMostPiece = 256;
 
-// Hash of kLeastSegment tokens that can be rolled on by one: sum over i of (id_i + 1) * B^(n - 1 - i), mod 2^64.
+// Hash of kLeastPiece tokens that can be rolled on by one: sum over i of (id_i + 1) * B^(n - 1 - i), mod 2^64.
 class RollingHash {
  public:
   explicit RollingHash(std::int64_t window);
@@ -45,18 +45,18 @@ class RollingHash {
   std::uint64_t top_ = 1;  // kBase^(window - 1)
 };
 
-// Numbers of tokens, ascending, at which segments begin or end: 0, the cuts, the end. `borders`, ascending, are cuts
-// wherever they are; pieces between two of them may be shorter than kLeastSegment, no others may but the last.
-std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders = {});
+// Numbers of tokens, ascending, at which pieces begin or end: 0, the cuts, the end. `borders`, ascending, are cuts
+// wherever they are; pieces between two of them may be shorter than kLeastPiece, no others may but the last.
+std::vector<std::int64_t> cut_pieces(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders = {});
 
 // Tokens at which content alone would cut, wherever the text stands: every content-defined cut of a text that it is a
 // part of is among them, but those within the first tokens of `ids`.
 std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids);
 
-class Segments {
+class ContentIndex {
  public:
   // Most tokens of all texts that are known; the least used of the oldest go first.
-  explicit Segments(std::size_t most_tokens = std::size_t{4} << 20) : most_tokens_(most_tokens) {}
+  explicit ContentIndex(std::size_t most_tokens = std::size_t{4} << 20) : most_tokens_(most_tokens) {}
 
   struct Text {
     std::string tenant;
@@ -73,7 +73,7 @@ class Segments {
   };
 
   // The chunks of `ids`, whole pages, are stored under `keys`. What a text begins with that is known is not kept twice.
-  // Returns where its segments begin that are new: those of the text that it goes on from are not.
+  // Returns where its pieces begin that are new: those of the text that it goes on from are not.
   std::vector<std::int64_t> add(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const Key> keys,
                                 std::span<const std::int64_t> borders = {});
   // Where a prompt is looked at, and which parts of texts.
@@ -82,9 +82,9 @@ class Segments {
     std::int64_t skip = 0;    // the first ones of a text are no part of any match: they have no pages
     bool behind_rows = true;  // false: of texts with rows what stands in front of the first one
   };
-  // Matches of at least kLeastSegment elements, ascending, the longest at every place.
+  // Matches of at least kLeastPiece elements, ascending, the longest at every place.
   std::vector<Match> find(std::string_view tenant, std::span<const std::int32_t> ids, const Scope& scope);
-  // Some text has a segment that begins with the first kLeastSegment of `ids`.
+  // Some text has a piece that begins with the first kLeastPiece of `ids`.
   bool knows(std::string_view tenant, std::span<const std::int32_t> ids) const;
   // Chunks of it are gone: it is not found any more.
   void forget(const std::shared_ptr<const Text>& text);
@@ -103,7 +103,7 @@ class Segments {
   const std::size_t most_tokens_;
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Text>> texts_;
-  std::unordered_map<std::uint64_t, std::vector<Anchor>> anchors_;  // by the hash of a segment's first tokens
+  std::unordered_map<std::uint64_t, std::vector<Anchor>> anchors_;  // by the hash of a piece's first tokens
   std::size_t tokens_ = 0;
   std::uint64_t clock_ = 0;
 };

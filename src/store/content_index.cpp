@@ -1,4 +1,4 @@
-#include "store/segments.hpp"
+#include "store/content_index.hpp"
 
 #include <algorithm>
 
@@ -37,7 +37,7 @@ std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids) {
   return places;
 }
 
-std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders) {
+std::vector<std::int64_t> cut_pieces(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders) {
   const auto n = static_cast<std::int64_t>(ids.size());
   const std::vector<std::int64_t> places = places_to_cut(ids);
   std::vector<std::int64_t> cuts{0};
@@ -48,34 +48,34 @@ std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::s
     const std::int64_t length = t - cuts.back();
     const bool at_border = border < borders.size() && borders[border] == t;
     const bool at_place = place < places.size() && places[place] == t;
-    if ((at_border && length > 0) || length == kMostSegment || (at_place && length >= kLeastSegment)) cuts.push_back(t);
+    if ((at_border && length > 0) || length == kMostPiece || (at_place && length >= kLeastPiece)) cuts.push_back(t);
   }
   if (n > 0) cuts.push_back(n);
   return cuts;
 }
 
-void Segments::drop(std::deque<std::shared_ptr<Text>>::iterator at) {
+void ContentIndex::drop(std::deque<std::shared_ptr<Text>>::iterator at) {
   tokens_ -= (*at)->ids.size();
   (*at)->known = false;
   texts_.erase(at);
 }
 
-void Segments::make_room(std::size_t tokens) {
+void ContentIndex::make_room(std::size_t tokens) {
   while (!texts_.empty() && tokens_ + tokens > most_tokens_) {
     const auto oldest =
         std::min_element(texts_.begin(), texts_.end(), [](const auto& a, const auto& b) { return a->used < b->used; });
     drop(oldest);
   }
   // Anchors of texts that are gone go when they outnumber the others.
-  if (anchors_.size() < 2 * (tokens_ / kLeastSegment) + 1024) return;
+  if (anchors_.size() < 2 * (tokens_ / kLeastPiece) + 1024) return;
   for (auto it = anchors_.begin(); it != anchors_.end();) {
     std::erase_if(it->second, [](const Anchor& a) { return a.text.expired(); });
     it = it->second.empty() ? anchors_.erase(it) : std::next(it);
   }
 }
 
-std::vector<std::int64_t> Segments::add(std::string_view tenant, std::span<const std::int32_t> ids,
-                                        std::span<const Key> keys, std::span<const std::int64_t> borders) {
+std::vector<std::int64_t> ContentIndex::add(std::string_view tenant, std::span<const std::int32_t> ids,
+                                            std::span<const Key> keys, std::span<const std::int64_t> borders) {
   const std::size_t pages = std::min(ids.size() / kv::kPageTokens, keys.size());
   if (pages == 0) return {};
   ids = ids.first(pages * kv::kPageTokens);
@@ -89,7 +89,7 @@ std::vector<std::int64_t> Segments::add(std::string_view tenant, std::span<const
       return {};
     }
   }
-  std::int64_t old = 0;  // tokens whose segments were known
+  std::int64_t old = 0;  // tokens whose pieces were known
   // A text that this one goes on from is a part of it now.
   for (auto it = texts_.begin(); it != texts_.end(); ++it) {
     const Text& text = **it;
@@ -107,24 +107,24 @@ std::vector<std::int64_t> Segments::add(std::string_view tenant, std::span<const
                                           .used = ++clock_});
   texts_.push_back(text);
   tokens_ += ids.size();
-  const std::vector<std::int64_t> cuts = cut_segments(ids, borders);
+  const std::vector<std::int64_t> cuts = cut_pieces(ids, borders);
   std::vector<std::int64_t> fresh;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    if (cuts[i] + kLeastSegment > static_cast<std::int64_t>(ids.size())) break;
-    RollingHash hash(kLeastSegment);
-    for (std::int64_t t = cuts[i]; t < cuts[i] + kLeastSegment; ++t) hash.add(ids[static_cast<std::size_t>(t)]);
+    if (cuts[i] + kLeastPiece > static_cast<std::int64_t>(ids.size())) break;
+    RollingHash hash(kLeastPiece);
+    for (std::int64_t t = cuts[i]; t < cuts[i] + kLeastPiece; ++t) hash.add(ids[static_cast<std::size_t>(t)]);
     std::vector<Anchor>& at = anchors_[salted(hash.value(), tenant)];
     std::erase_if(at, [](const Anchor& a) { return a.text.expired(); });
     if (at.size() >= kMostAnchors) at.erase(at.begin());  // the oldest
     at.push_back({text, cuts[i]});
-    if (cuts[i] + kLeastSegment > old) fresh.push_back(cuts[i]);
+    if (cuts[i] + kLeastPiece > old) fresh.push_back(cuts[i]);
   }
   return fresh;
 }
 
-bool Segments::knows(std::string_view tenant, std::span<const std::int32_t> ids) const {
-  RollingHash hash(kLeastSegment);
-  for (const std::int32_t id : ids.first(kLeastSegment)) hash.add(id);
+bool ContentIndex::knows(std::string_view tenant, std::span<const std::int32_t> ids) const {
+  RollingHash hash(kLeastPiece);
+  for (const std::int32_t id : ids.first(kLeastPiece)) hash.add(id);
   const std::lock_guard lock(mutex_);
   const auto found = anchors_.find(salted(hash.value(), tenant));
   if (found == anchors_.end()) return false;
@@ -134,15 +134,15 @@ bool Segments::knows(std::string_view tenant, std::span<const std::int32_t> ids)
   });
 }
 
-std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<const std::int32_t> ids,
-                                            const Scope& scope) {
+std::vector<ContentIndex::Match> ContentIndex::find(std::string_view tenant, std::span<const std::int32_t> ids,
+                                                    const Scope& scope) {
   const auto [from, to, skip, behind_rows] = scope;
   std::vector<Match> matches;
   const std::lock_guard lock(mutex_);
-  if (anchors_.empty() || to - from < kLeastSegment) return matches;
+  if (anchors_.empty() || to - from < kLeastPiece) return matches;
   const auto id = [&](std::int64_t t) { return ids[static_cast<std::size_t>(t)]; };
-  RollingHash hash(kLeastSegment);
-  for (std::int64_t t = from; t < from + kLeastSegment; ++t) hash.add(id(t));
+  RollingHash hash(kLeastPiece);
+  for (std::int64_t t = from; t < from + kLeastPiece; ++t) hash.add(id(t));
   std::int64_t free = from;  // the first token that is in no match
   for (std::int64_t t = from;; ++t) {
     const auto found = t >= free ? anchors_.find(salted(hash.value(), tenant)) : anchors_.end();
@@ -161,7 +161,7 @@ std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<c
         std::int64_t end = begin;
         while (end < to && made_at + end - begin < n && same(end, made_at + end - begin)) ++end;
         // From a place in front of `t` it need not reach t: then the ids differ there, and the hashes were equal only.
-        if (end - begin < kLeastSegment || end <= t) continue;
+        if (end - begin < kLeastPiece || end <= t) continue;
         if (end - begin > best.end - best.begin) best = {begin, end, made_at, text};
       }
     }
@@ -170,20 +170,20 @@ std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<c
       free = best.end;
       matches.push_back(std::move(best));
     }
-    if (t + kLeastSegment >= to) break;
-    hash.roll(id(t), id(t + kLeastSegment));
+    if (t + kLeastPiece >= to) break;
+    hash.roll(id(t), id(t + kLeastPiece));
   }
   return matches;
 }
 
-void Segments::forget(const std::shared_ptr<const Text>& text) {
+void ContentIndex::forget(const std::shared_ptr<const Text>& text) {
   const std::lock_guard lock(mutex_);
   const auto at = std::find(texts_.begin(), texts_.end(), text);
   if (at == texts_.end()) return;
   drop(at);
 }
 
-std::size_t Segments::tokens() const {
+std::size_t ContentIndex::tokens() const {
   const std::lock_guard lock(mutex_);
   return tokens_;
 }
