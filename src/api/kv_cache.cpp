@@ -170,7 +170,7 @@ void KvCache::truncate(KvSequence sequence, std::int64_t n) {
 
 bool KvCache::can_truncate(KvSequence sequence, std::int64_t n) const {
   const kv::Sequence& s = impl_->at(sequence, "can_truncate");
-  return n >= 0 && n <= kv::Cache::length(s) && impl_->cache.can_truncate(s, n);
+  return n >= 0 && n <= kv::Cache::length(s) && impl_->cache.rules().can_truncate(s, n);
 }
 
 void KvCache::begin(std::span<const KvSlice> slices) {

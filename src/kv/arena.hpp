@@ -35,6 +35,8 @@ class Sequence {
   bool selects() const { return selector && !selector->dense(); }
   // Where own token i stands in the text.
   std::int64_t place(std::int64_t i) const { return borrowed ? borrowed->places().of(i) : i; }
+  // Own tokens among the first n of the text.
+  std::int64_t own_of(std::int64_t n) const { return borrowed && n > 0 ? n - (text_length() - length) : n; }
   // Tokens of the text so far.
   std::int64_t text_length() const { return borrowed && length > 0 ? place(length - 1) + 1 : length; }
 };

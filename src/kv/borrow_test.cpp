@@ -391,7 +391,7 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   Sequence* s = cache.create();
   run(cache, s, ropes, p, scene, sources, 64);
   EXPECT_TRUE(Borrowing::borrows(*s));
-  EXPECT_EQ(Cache::exact_tokens(*s), p.prefix);
+  EXPECT_EQ(Rules::exact_tokens(*s), p.prefix);
   Sequence* copy = cache.fork(*s);
   cache.check_integrity();
   const Outputs one = feed(cache, s, ropes, answer.first(40), 1, true);
@@ -399,12 +399,12 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   const Outputs two = feed(cache, copy, ropes, answer.first(40), 1, true);
   EXPECT_EQ(one, two);
   // Within the page it can be cut; to within the borrowed text it cannot.
-  if (cache.can_truncate(*copy, p.total + 39)) {
+  if (cache.rules().can_truncate(*copy, p.total + 39)) {
     cache.truncate(copy, p.total + 39);
     EXPECT_EQ(Cache::length(*copy), p.total + 39);
     EXPECT_EQ(step(cache, copy, ropes, answer.subspan(39, 1), true).back(), two.back());
   }
-  EXPECT_FALSE(cache.can_truncate(*copy, p.total - 1));
+  EXPECT_FALSE(cache.rules().can_truncate(*copy, p.total - 1));
   EXPECT_THROW(cache.truncate(copy, p.runs[0].begin + 1), Error);
   cache.truncate(copy, 0);
   EXPECT_FALSE(Borrowing::borrows(*copy));
@@ -481,8 +481,8 @@ TEST(Borrow, WholeWindowsChangeNoBit) {
       whole.check_integrity();
       // Cut to where windows of other caches have nothing any more.
       if (std::string(codec) == "f16") {
-        EXPECT_FALSE(plain.can_truncate(*a, 200));
-        ASSERT_TRUE(whole.can_truncate(*d, 200));
+        EXPECT_FALSE(plain.rules().can_truncate(*a, 200));
+        ASSERT_TRUE(whole.rules().can_truncate(*d, 200));
         whole.truncate(d, 200);
         Sequence* fresh = plain.create();
         feed(plain, fresh, ropes, all.first(200), 200);

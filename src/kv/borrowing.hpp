@@ -22,7 +22,7 @@ class Borrowing {
   void drop_page(std::int32_t slot);
   // From now on the next tokens of the sequence are those at the positions `fresh`, and then those behind the text; it
   // reads the others of the text in `runs`. Tokens in runs that are fresh are hidden there. Exact no longer: see
-  // Cache::exact_tokens. Throws Error(kUnsupported) for layers with states or latent rows, and for those with windows
+  // Rules::exact_tokens. Throws Error(kUnsupported) for layers with states or latent rows, and for those with windows
   // unless CacheOptions::whole_windows, Error(kMemory) when the text exceeds the capacity; nothing has changed then.
   // REQUIRES: `fresh` ascends to the end of the text and has every token behind the sequence's that is in no run; runs
   // ascend and begin behind the sequence's tokens.

@@ -56,6 +56,28 @@ void CacheState::drop_all(Sequence* s) {
   s->borrowed.reset();
 }
 
+void CacheState::abort() {
+  if (!open) return;  // a disk that failed has given it up already
+  open = false;
+  for (const Slice& s : slices) {
+    drop_all(s.sequence);
+    selection().forget(*s.sequence);
+    s.sequence->length = 0;
+    s.sequence->exact = kAllExact;
+    s.sequence->live = true;
+    s.sequence->marked = -1;
+  }
+}
+
+void CacheState::check_disk() {
+  try {
+    arena.pages.check();
+  } catch (const Error&) {
+    abort();
+    throw;
+  }
+}
+
 Cache::Cache(Team& team, const CacheShape& shape, const CacheOptions& options)
     : state_(std::make_unique<CacheState>(team, shape, options)) {}
 Cache::~Cache() = default;
@@ -71,10 +93,6 @@ SequenceBytes& Cache::bytes() { return state_->bytes; }
 Borrowing& Cache::borrowing() { return state_->borrowing; }
 std::unique_ptr<Reader> Cache::reader(std::span<const ReaderLayer> layers, int sequences) {
   return std::make_unique<Reader>(state_->team, *state_, layers, sequences);
-}
-std::int64_t Cache::draft_room(const Sequence& s) const {
-  if (s.borrowed) return 0;
-  return std::min((s.length / kPageTokens + 1) * kPageTokens, state_->arena.layout.next_seal(s.length)) - 1 - s.length;
 }
 Sequence* Cache::create() { return state_->create(); }
 
@@ -106,37 +124,19 @@ Sequence* Cache::fork(const Sequence& from) {
   return to;
 }
 
-// Own tokens among the first n of a text.
-static std::int64_t own_of(const Sequence& s, std::int64_t n) {
-  return s.borrowed && n > 0 ? n - (s.text_length() - s.length) : n;
-}
-
-bool Cache::can_truncate(const Sequence& s, std::int64_t text) const {
-  // What is cut within a text that is not the sequence's own would leave it without a fresh last token.
-  if (s.borrowed && text > 0 && (s.length < s.borrowed->places().end() || own_of(s, text) < s.borrowed->places().end()))
-    return text == s.text_length();
-  const std::int64_t n = own_of(s, text);
-  const std::int64_t keep = state_->rules.sealed_pages(n);
-  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  const Layout& l = state_->arena.layout;
-  for (const LayerLayout& layer : l.layers)
-    if (n > 0 && layer.first_kept(n) < layer.first_kept(s.length)) return false;
-  if (l.recurs && n > 0 && boundary_of(n) < boundary_of(s.length)) return false;
-  return keep >= state_->rules.sealed_pages(s.length) || last < keep || l.lossless;
-}
-
 void Cache::truncate(Sequence* s, std::int64_t n) {
   KVASIR_CHECK(!state_->open);
   state_->check_handle(s);
   KVASIR_CHECK(n >= 0 && n <= s->text_length());
   const Arena& arena = state_->arena;
   const std::int64_t text = n;
-  if (can_truncate(*s, text)) n = own_of(*s, text);
+  const bool possible = state_->rules.can_truncate(*s, text);
+  if (possible) n = s->own_of(text);
   const std::int64_t sealed = state_->rules.sealed_pages(s->length);
   const std::int64_t keep = state_->rules.sealed_pages(n);
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  if (!can_truncate(*s, text))
+  if (!possible)
     throw Error(Code::kUnsupported,
                 "a sequence of " + std::to_string(s->text_length()) + " tokens cannot be cut to " +
                     std::to_string(text) +
@@ -203,7 +203,7 @@ void Cache::attend(int layer, const float* q, const float* k, const float* v, fl
   attended = 1;
   m.attention.run(m.slices, {layer, q, k, v, out, scoring,
                              index < 0 ? Chosen() : m.attention.chosen(m.arena.layout.index_layer(index))});
-  check_disk();
+  m.check_disk();
 }
 
 void Cache::choose(int index, const float* q, const float* k, const float* weights) {
@@ -214,17 +214,7 @@ void Cache::choose(int index, const float* q, const float* k, const float* weigh
   KVASIR_CHECK(!attended);
   attended = 1;
   m.attention.choose(m.slices, {l.index_layer(index), q, k, nullptr, nullptr, {}}, weights);
-  check_disk();
-}
-
-// Gives the step up where the disk failed.
-void Cache::check_disk() {
-  try {
-    state_->arena.pages.check();
-  } catch (const Error&) {
-    abort();
-    throw;
-  }
+  m.check_disk();
 }
 
 void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out) {
@@ -266,19 +256,7 @@ void Cache::commit(int layers) {
   m.open = false;
 }
 
-void Cache::abort() {
-  CacheState& m = *state_;
-  if (!m.open) return;  // a disk that failed has given it up already
-  m.open = false;
-  for (const Slice& s : m.slices) {
-    m.drop_all(s.sequence);
-    m.selection().forget(*s.sequence);
-    s.sequence->length = 0;
-    s.sequence->exact = kAllExact;
-    s.sequence->live = true;
-    s.sequence->marked = -1;
-  }
-}
+void Cache::abort() { state_->abort(); }
 
 void Cache::set_selection(Sequence* s, std::shared_ptr<const PageSelector> selector) {
   KVASIR_CHECK(!state_->open);
@@ -346,8 +324,6 @@ SequenceStats Cache::stats(const Sequence& s) const {
           .select = s.selects() ? s.selector->text() : std::string_view(),
           .selection = state_->selection().stats(s)};
 }
-
-std::int64_t Cache::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
 
 void Cache::check_integrity() const {
   const Arena& arena = state_->arena;

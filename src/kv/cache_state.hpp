@@ -32,6 +32,8 @@ struct CacheState {
   // Drops pages of its own until `keep` are left.
   void drop_own(Sequence* s, std::int64_t keep);
   void drop_all(Sequence* s);  // borrowed ones, too
+  void abort();                // as Cache::abort
+  void check_disk();           // gives the step up where the disk failed
   // A page of the pool from its pieces, see SequenceBytes::sealed_page. Throws Error(kIo).
   void fill(std::int32_t slot, std::span<const std::byte> from) const {
     visit_slot(arena, slot, [&](std::byte* p, std::size_t n) {

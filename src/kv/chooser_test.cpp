@@ -111,7 +111,7 @@ TEST(Chooser, GeneratedAndDraftedTokensChooseAsPromptsDo) {
     expect_same_bits(want, last, codec);
     Outputs got;
     for (int at = 250; at < t.n;) {  // pairs whose second token is taken back
-      const bool pair = at % 2 == 0 && cache.draft_room(*drafts) >= 1;
+      const bool pair = at % 2 == 0 && cache.rules().draft_room(*drafts) >= 1;
       const auto outs = step(cache, {{drafts, pair ? &mixed : &t, at, pair ? 2 : 1, true}})[0];
       ++at;
       if (pair) cache.truncate(drafts, at);
@@ -174,7 +174,7 @@ TEST(Chooser, RestoredAndCutSequencesGoOn) {
       }
       Sequence* const fork = cache.fork(*s);
       feed(cache, fork, other, n, n + 20, 20);
-      if (cache.can_truncate(*fork, n)) {
+      if (cache.rules().can_truncate(*fork, n)) {
         cache.truncate(fork, n);
         EXPECT_EQ(cache.bytes().digest(*fork), cache.bytes().digest(*s));
       }

@@ -130,7 +130,7 @@ TEST(DeviceFolds, DraftedTokens) {
     for (int i = kPrompt; i < kPrompt + 60; i += 2) {
       const auto more = fixture::step(cache, {{s, &t, i, 4, true}});
       fixture::append(&outs, more[0]);
-      if (cache.can_truncate(*s, i + 2)) cache.truncate(s, i + 2);
+      if (cache.rules().can_truncate(*s, i + 2)) cache.truncate(s, i + 2);
     }
     return outs;
   };

@@ -57,6 +57,27 @@ bool Rules::can_draft() const {
   return (l.drafts || !l.recurs) && (!l.selects() || !l.selector->keeps_state());
 }
 
+bool Rules::can_truncate(const Sequence& s, std::int64_t text) const {
+  // What is cut within a text that is not the sequence's own would leave it without a fresh last token.
+  if (s.borrowed && text > 0 && (s.length < s.borrowed->places().end() || s.own_of(text) < s.borrowed->places().end()))
+    return text == s.text_length();
+  const std::int64_t n = s.own_of(text);
+  const std::int64_t keep = sealed_pages(n);
+  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
+  const Layout& l = arena_.layout;
+  for (const LayerLayout& layer : l.layers)
+    if (n > 0 && layer.first_kept(n) < layer.first_kept(s.length)) return false;
+  if (l.recurs && n > 0 && boundary_of(n) < boundary_of(s.length)) return false;
+  return keep >= sealed_pages(s.length) || last < keep || l.lossless;
+}
+
+std::int64_t Rules::draft_room(const Sequence& s) const {
+  if (s.borrowed) return 0;
+  return std::min((s.length / kPageTokens + 1) * kPageTokens, arena_.layout.next_seal(s.length)) - 1 - s.length;
+}
+
+std::int64_t Rules::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
+
 std::int64_t Rules::exact_prompt(const PageSelector* selector, std::int64_t n) const {
   const Layout& l = arena_.layout;
   if (!selector) selector = l.selector.get();

@@ -66,7 +66,7 @@ Ran run(const std::string& selector, int threads, int chunk, const std::string& 
   Ran r{fixture::feed(cache, s, t, 0, kPrompt, chunk), 0, 0, {}};
   append(&r.outs, decode(cache, s, t, kPrompt, kAll));
   r.digest = cache.bytes().digest(*s);
-  r.exact = Cache::exact_tokens(*s);
+  r.exact = Rules::exact_tokens(*s);
   r.stats = cache.stats(*s).selection;
   cache.check_integrity();
   return r;
@@ -169,7 +169,7 @@ TEST(SelectPrompt, ForksAndCutsGoOnAsIfNothingHadBeen) {
       fixture::feed(cache, x, t, 1419, kPrompt, 25);
       decode(cache, x, t, kPrompt, kAll);
       EXPECT_EQ(cache.bytes().digest(*x), straight.digest) << spec;
-      EXPECT_EQ(Cache::exact_tokens(*x), straight.exact) << spec;
+      EXPECT_EQ(Rules::exact_tokens(*x), straight.exact) << spec;
     }
     cache.check_integrity();
   }
@@ -185,7 +185,7 @@ TEST(SelectPrompt, RestoredSequencesGoOnAsThoseThatWereComputed) {
     Sequence* s = cache.create();
     cache.set_selection(s, read_selector("all", "test"));
     fixture::feed(cache, s, t, 0, kKnown, 500);
-    EXPECT_EQ(Cache::exact_tokens(*s), kKnown);
+    EXPECT_EQ(Rules::exact_tokens(*s), kKnown);
     std::vector<std::byte> tail(cache.rules().tail_bytes(kKnown));
     cache.bytes().save_tail(*s, kKnown, tail);
     Sequence* restored = cache.bytes().restore(kKnown, tail);
@@ -200,7 +200,7 @@ TEST(SelectPrompt, RestoredSequencesGoOnAsThoseThatWereComputed) {
       Outputs& out = outs[x == restored];
       out = fixture::feed(cache, x, t, kKnown, kPrompt, x == s ? 300 : 47);
       append(&out, decode(cache, x, t, kPrompt, kAll));
-      EXPECT_LT(Cache::exact_tokens(*x), kPrompt);
+      EXPECT_LT(Rules::exact_tokens(*x), kPrompt);
     }
     expect_same_bits(outs[1], outs[0], spec);
   }

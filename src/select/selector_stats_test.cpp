@@ -120,7 +120,7 @@ TEST(SelectorStats, BelowTheFloorEverythingIsRead) {
   fixture::feed(cache, s, t, 0, kPrompt, 500);
   decode(cache, s, t, kPrompt, kPrompt + 4);
   EXPECT_EQ(cache.stats(*s).selection.total().dense, 8);
-  EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 4);
+  EXPECT_EQ(Rules::exact_tokens(*s), kPrompt + 4);
 }
 
 // A layer's share moves until its choices hold what is wanted; in another sequence it begins anew.

@@ -81,7 +81,7 @@ TEST(Selector, AllChosenBlocksHaveTheBitsOfAll) {
     Outputs first = decode(cache, s, t, kPrompt, kPrompt + 1);
     for (std::size_t l = 0; l < first.size(); ++l)
       EXPECT_EQ(std::memcmp(first[l].data(), dense[l].data(), first[l].size() * sizeof(float)), 0) << spec;
-    EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 1) << spec;
+    EXPECT_EQ(Rules::exact_tokens(*s), kPrompt + 1) << spec;
   }
 }
 
@@ -148,18 +148,18 @@ TEST(Selector, WhatWasChosenForIsMarked) {
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
-    EXPECT_EQ(Cache::exact_tokens(*s), kPrompt);
+    EXPECT_EQ(Rules::exact_tokens(*s), kPrompt);
     const Outputs first = decode(cache, s, t, kPrompt, kPrompt + 3);
-    EXPECT_LT(Cache::exact_tokens(*s), kPrompt + 3) << spec;
+    EXPECT_LT(Rules::exact_tokens(*s), kPrompt + 3) << spec;
     Sequence* fork = cache.fork(*s);
-    EXPECT_EQ(Cache::exact_tokens(*fork), Cache::exact_tokens(*s));
+    EXPECT_EQ(Rules::exact_tokens(*fork), Rules::exact_tokens(*s));
     expect_same_bits(decode(cache, fork, t, kPrompt + 3, kPrompt + 8), decode(cache, s, t, kPrompt + 3, kPrompt + 8),
                      spec + " forked");
     cache.truncate(fork, kPrompt);
-    EXPECT_EQ(Cache::exact_tokens(*fork), kPrompt);
+    EXPECT_EQ(Rules::exact_tokens(*fork), kPrompt);
     expect_same_bits(decode(cache, fork, t, kPrompt, kPrompt + 3), first, spec + " cut");
     cache.truncate(fork, kPrompt - 5);
-    EXPECT_EQ(Cache::exact_tokens(*fork), kPrompt - 5);
+    EXPECT_EQ(Rules::exact_tokens(*fork), kPrompt - 5);
   }
 }
 

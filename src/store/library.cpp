@@ -352,7 +352,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   const std::span<const Key> keys = chain.extend(ids);
   // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
   // So is what such tokens sealed, because a page may remember the query that sealed it.
-  const std::int64_t exact = kv::Cache::exact_tokens(sequence);
+  const std::int64_t exact = kv::Rules::exact_tokens(sequence);
   const std::int64_t sealed = cache_.rules().sealed_pages(exact);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
   std::int64_t first = sealed;
@@ -381,7 +381,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
 void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
                          float cost) {
   if (n == 0 || tiers_.empty()) return;
-  KVASIR_CHECK(n <= kv::Cache::exact_tokens(sequence));
+  KVASIR_CHECK(n <= kv::Rules::exact_tokens(sequence));
   chain.extend(ids);
   const std::int64_t sealed = cache_.rules().sealed_pages(n);
   const auto put = [&](const Key& key, const SharedBytes& record) {

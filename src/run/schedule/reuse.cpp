@@ -133,7 +133,7 @@ void Reuse::offer(Job& job, store::Library::Offering offering) {
 
 void Reuse::offer_tail(Job& job, std::int64_t at) {
   if (model::common_end(job.asked.request.runs, at) < at) return;  // nobody could begin there
-  if (job.kept.chain && at <= kv::Cache::exact_tokens(*job.sequence))
+  if (job.kept.chain && at <= kv::Rules::exact_tokens(*job.sequence))
     library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, at, static_cast<float>(token_microseconds_));
 }
 

@@ -28,7 +28,7 @@ Job::Lead Sharing::find_leader(const Job& job) const {
     const std::int64_t common = model::common_end(job.asked.request.runs, differ.first - job.ids.begin());
     if (common < std::max(kLeastShare, best.share + 1)) continue;
     if (r->leader.job && r->leader.share >= common) continue;  // its leader is asked too
-    if (r->cached() > common && !cache_.can_truncate(*r->sequence, common)) continue;
+    if (r->cached() > common && !cache_.rules().can_truncate(*r->sequence, common)) continue;
     best = {r.get(), common};
   }
   return best;
