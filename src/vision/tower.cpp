@@ -61,6 +61,19 @@ Linear read_patches(const Reader& reader, std::int64_t dim, int side) {
   return out;
 }
 
+std::vector<float> embed_patches(const Picture& p, int grid, int side, const Normal& normal, const Linear& patches,
+                                 const std::vector<float>& positions, RowWork& work) {
+  const std::int64_t n = std::int64_t{grid} * grid, inputs = patches.matrix.k, dim = patches.matrix.rows;
+  std::vector<float> pixels(static_cast<std::size_t>(n * inputs)), rows(static_cast<std::size_t>(n * dim));
+  work.each(n, [&](std::int64_t i) {
+    const int column = static_cast<int>(i % grid), row = static_cast<int>(i / grid);
+    cut_patch(p, column * side, row * side, side, normal, pixels.data() + i * inputs);
+  });
+  work.multiply(patches, pixels.data(), n, rows.data());
+  work.add(rows.data(), positions.data(), n, dim);
+  return rows;
+}
+
 Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
   const weights::Metadata& m = r.metadata();
   const auto count = [&](const char* key, std::int64_t most) {

@@ -28,6 +28,11 @@ void cut_patch(const Picture& p, int x, int y, int side, const Normal& normal, f
 // the same one twice. With v.patch_embd.bias, if it is there.
 Linear read_patches(const Reader& reader, std::int64_t dim, int side);
 
+// Rows of grid x grid patches of side x side pixels, row by row of the picture: (grid grid, dim), their positions
+// added.
+std::vector<float> embed_patches(const Picture& p, int grid, int side, const Normal& normal, const Linear& patches,
+                                 const std::vector<float>& positions, RowWork& work);
+
 struct Block {
   Norm before_mixer, before_feed;
   std::vector<Linear> qkv;  // one fused matrix, or three
