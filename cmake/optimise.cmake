@@ -5,7 +5,7 @@
 #   other  -O2
 # Debug builds and those with sanitizers stay as their type says.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
-set(KVASIR_HOT "/(src/(kernel|kv|model|cpu)/|registry/kv_)")
+set(KVASIR_HOT "/(src/(kernel|kv|select|model|cpu)/|registry/(kv_|select_))")
 set(KVASIR_COLD "/src/(cli|serve|client|lab|api|text/jinja|text/schema)/|/registry/(model_archs|kv_presets|serve_|cli_|text_tool_forms|listing)")
 
 # Batches: KVASIR_BATCH sources of a folder become one translation unit, because parsing the same headers for each took most

@@ -8,7 +8,7 @@
 set(KVASIR_SERIAL_TESTS "^(server_.*|load|link|keys|serving|scheduler.*|reuse.*|team|turns|turn_memory|library.*|lmdb|redis|disk.*|tiers?|churn|memory|process|allocation|peak|bench.*|replay|drafting)_test$")
 set(KVASIR_SERIAL_SCRIPTS "^(serve|scale_out|fault|page|clients|fields|openai|python_clients|node_clients|deploy|pull|identity|install|run_reuse|drafts|python|cli|eval|tools)_test$")
 # Tests that depend on the instruction set (label and target): all that `./dev test emulated` builds and runs.
-set(KVASIR_KERNEL_TESTS "/src/(simd|kernel|weights|kv)/|/tests/(golden|broken_weights)_test")
+set(KVASIR_KERNEL_TESTS "/src/(simd|kernel|weights|kv|select)/|/tests/(golden|broken_weights)_test")
 # These replace operator new, so they are programs of their own.
 set(KVASIR_OWN_PROGRAMS "/(cache|sampler|gguf_robust|allocation|amalgamation_hash)_test\\.cpp$")
 
@@ -88,7 +88,7 @@ endforeach()
 list(REMOVE_DUPLICATES layers)
 foreach(layer IN LISTS layers)
   set(level -O0)
-  if(layer MATCHES "^(kernel|cpu|weights|kv|device|model|lab|whole|simd|tensor)$")
+  if(layer MATCHES "^(kernel|cpu|weights|kv|select|device|model|lab|whole|simd|tensor)$")
     set(level -O1)
   endif()
   kvasir_test_program(tests_${layer} ${level} ${sources_of_${layer}} tests/main.cpp)
@@ -129,6 +129,7 @@ kvasir_suite(tests_run scheduler_test tiny disk residual quest device quest,devi
 kvasir_suite(tests_run reuse_test tiny,threads=1 tiny,residual disk device opencl)
 kvasir_suite(tests_run reuse_windows_test disk residual device opencl)
 kvasir_suite(cache_test cache_test device)
-foreach(test restore_test classes_test borrow_test selector_test)
+foreach(test restore_test classes_test borrow_test)
   kvasir_suite(tests_kv ${test} device)
 endforeach()
+kvasir_suite(tests_select selector_test device)

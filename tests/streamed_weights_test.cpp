@@ -76,7 +76,7 @@ Passes run_through(const EngineOptions& o, const std::vector<std::int32_t>& ids)
   kv::Sequence* fork = cache.fork(*s);
   for (int i = 0; i < 3; ++i) add(engine.decode(fork, ids[static_cast<std::size_t>(i)]));
   const std::int64_t shorter = kv::Cache::length(*fork) - 2;
-  if (cache.can_truncate(*fork, shorter)) {
+  if (cache.rules().can_truncate(*fork, shorter)) {
     cache.truncate(fork, shorter);
     add(engine.decode(fork, ids[7]));
   }

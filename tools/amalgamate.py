@@ -22,8 +22,8 @@ import re
 import subprocess
 import sys
 
-LAYERS = "base unicode simd tensor kernel cpu weights hub kv store model text run api".split()
-FOLDERS = ["weights/safetensors", "kv/select", "model/forward", "text/jinja", "text/schema", "run/schedule"]  # of layers, with sources; families are found
+LAYERS = "base unicode simd tensor kernel cpu weights hub kv select store model text run api".split()
+FOLDERS = ["weights/safetensors", "model/forward", "text/jinja", "text/schema", "run/schedule"]  # of layers, with sources; families are found
 # Nothing that runs a model calls these: writers of models, checks of downloads, tools.
 LEFT_OUT = """base/sha256 model/synth model/synth_shapes weights/requantise weights/gguf_writer weights/fit
 weights/importance weights/mixes weights/rounded_file store/archive store/inventory store/faulty run/pictures

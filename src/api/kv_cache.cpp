@@ -170,7 +170,7 @@ void KvCache::truncate(KvSequence sequence, std::int64_t n) {
 
 bool KvCache::can_truncate(KvSequence sequence, std::int64_t n) const {
   const kv::Sequence& s = impl_->at(sequence, "can_truncate");
-  return n >= 0 && n <= kv::Cache::length(s) && impl_->cache.can_truncate(s, n);
+  return n >= 0 && n <= kv::Cache::length(s) && impl_->cache.rules().can_truncate(s, n);
 }
 
 void KvCache::begin(std::span<const KvSlice> slices) {
@@ -202,8 +202,9 @@ void KvCache::attend(int layer, const float* q, const float* k, const float* v, 
   require(std::isfinite(scoring.scale) && std::isfinite(scoring.soft_cap), "attend", "scale or soft_cap is not finite");
   const float scale =
       scoring.scale != 0 ? scoring.scale : 1 / std::sqrt(static_cast<float>(impl_->cache.shape().at(layer).head_dim));
-  impl_->cache.attend(layer, q, k, v, out,
-                      {.scale = scale, .soft_cap = scoring.soft_cap, .slopes = scoring.slopes, .sinks = scoring.sinks});
+  impl_->cache.attend(
+      layer, q, k, v, out,
+      {.scale = scale, .soft_cap = scoring.soft_cap, .slopes = scoring.slopes, .sink_logits = scoring.sinks});
   impl_->attended[static_cast<std::size_t>(layer)] = true;
 }
 

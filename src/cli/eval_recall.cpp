@@ -139,12 +139,23 @@ std::string eval_recall_percent(std::int64_t n, std::int64_t of) {
 }
 
 // One line per group, depths together.
-std::vector<RecallRow> by_group(const std::vector<RecallRow>& rows) {
-  std::vector<RecallRow> groups;
-  for (const RecallRow& r : rows) {
-    if (groups.empty() || groups.back().kv != r.kv || groups.back().group != r.group)
-      groups.push_back({.kv = r.kv, .group = r.group});
-    groups.back() += r;
+using lab::eval::SelectedReport;
+using lab::eval::SelectedRow;
+
+bool same_group(const RecallRow& a, const RecallRow& b) { return a.kv == b.kv && a.group == b.group; }
+bool same_group(const SelectedRow& a, const SelectedRow& b) {
+  return a.kv == b.kv && a.select == b.select && a.group == b.group;
+}
+
+template <class Row>
+std::vector<Row> by_group(const std::vector<Row>& rows) {
+  std::vector<Row> groups;
+  for (const Row& r : rows) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Row& g) { return same_group(g, r); });
+    if (same == groups.end())
+      groups.push_back(r);
+    else
+      *same += r;
   }
   return groups;
 }
@@ -168,6 +179,21 @@ void print_skill(lab::eval::Skill skill, const char* with, const std::string& hi
 nlohmann::ordered_json skill_json(lab::eval::Skill skill) {
   if (skill == lab::eval::Skill::kUnknown) return nullptr;
   return skill == lab::eval::Skill::kSome;
+}
+
+// What both reports say of a row, behind what names it.
+template <class Row, class Report>
+void add_trials(const EvalRecallSettings& s, const Row& r, const Report& report, nlohmann::ordered_json& row) {
+  const auto n = static_cast<double>(r.trials);
+  row.update({{"task", s.recall.file.empty() ? s.recall.task : "file"}, {"group", r.group}});
+  if (r.depth >= 0) row["depth"] = r.depth;
+  row.update({{"tokens", r.tokens},
+              {"trials", r.trials},
+              {"exact", static_cast<double>(r.exact) / n},
+              {"ranked_first", static_cast<double>(r.first) / n},
+              {"chance", report.chance},
+              {"model_retrieves", skill_json(report.skill())},
+              {"logprob", r.logprob / n}});
 }
 
 void print_verdict(const RecallReport& r) {
@@ -199,17 +225,9 @@ void eval_recall_print_report(const EvalRecallSettings& s, const RecallReport& r
 void eval_recall_print_json(const EvalRecallSettings& s, const RecallReport& report) {
   for (const RecallRow& r : report.rows) {
     const auto n = static_cast<double>(r.trials);
-    nlohmann::ordered_json row{
-        {"kv", r.kv}, {"task", s.recall.file.empty() ? s.recall.task : "file"}, {"group", r.group}};
-    if (r.depth >= 0) row["depth"] = r.depth;
-    row.update({{"tokens", r.tokens},
-                {"trials", r.trials},
-                {"exact", static_cast<double>(r.exact) / n},
-                {"ranked_first", static_cast<double>(r.first) / n},
-                {"chance", report.chance},
-                {"model_retrieves", skill_json(report.skill())},
-                {"logprob", r.logprob / n},
-                {"same_greedy", static_cast<double>(r.same_greedy) / n},
+    nlohmann::ordered_json row{{"kv", r.kv}};
+    add_trials(s, r, report, row);
+    row.update({{"same_greedy", static_cast<double>(r.same_greedy) / n},
                 {"same_choice", static_cast<double>(r.same_choice) / n},
                 {"logprob_shift", r.logprob_shift / n},
                 {"ctx", s.subject.ctx},
@@ -219,23 +237,6 @@ void eval_recall_print_json(const EvalRecallSettings& s, const RecallReport& rep
                 {"model", std::filesystem::path(s.subject.model).filename().string()}});
     print_json_row(row);
   }
-}
-
-using lab::eval::SelectedReport;
-using lab::eval::SelectedRow;
-
-std::vector<SelectedRow> by_group(const std::vector<SelectedRow>& rows) {
-  std::vector<SelectedRow> groups;
-  for (const SelectedRow& r : rows) {
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const SelectedRow& g) {
-      return g.kv == r.kv && g.select == r.select && g.group == r.group;
-    });
-    if (same == groups.end())
-      groups.push_back(r);
-    else
-      *same += r;
-  }
-  return groups;
 }
 
 double ratio(double a, double b) { return b > 0 ? a / b : 1; }
@@ -265,13 +266,8 @@ void print_selected(const EvalRecallSettings& s, const SelectedReport& r) {
                        .points = {}};
   for (const SelectedRow& g : by_group(r.rows)) {
     const std::string label = g.kv + " " + g.select;
-    if (plot.lines.empty() || plot.lines.back().label != label) {
-      const auto at =
-          std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
-      if (at == plot.lines.end()) plot.lines.push_back({label, {}});
-    }
-    const auto line =
-        std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
+    auto line = std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
+    if (line == plot.lines.end()) line = plot.lines.insert(line, {label, {}});
     line->points.push_back({static_cast<double>(g.tokens),
                             std::max(0.1, 100 * static_cast<double>(g.first) / static_cast<double>(g.trials))});
   }
@@ -281,19 +277,9 @@ void print_selected(const EvalRecallSettings& s, const SelectedReport& r) {
 void print_selected_json(const EvalRecallSettings& s, const SelectedReport& report) {
   for (const SelectedRow& r : report.rows) {
     const auto n = static_cast<double>(r.trials);
-    nlohmann::ordered_json row{{"kv", r.kv},
-                               {"select", r.select},
-                               {"task", s.recall.file.empty() ? s.recall.task : "file"},
-                               {"group", r.group}};
-    if (r.depth >= 0) row["depth"] = r.depth;
-    row.update({{"tokens", r.tokens},
-                {"trials", r.trials},
-                {"exact", static_cast<double>(r.exact) / n},
-                {"ranked_first", static_cast<double>(r.first) / n},
-                {"chance", report.chance},
-                {"model_retrieves", skill_json(report.skill())},
-                {"logprob", r.logprob / n},
-                {"same_greedy", static_cast<double>(r.same) / n},
+    nlohmann::ordered_json row{{"kv", r.kv}, {"select", r.select}};
+    add_trials(s, r, report, row);
+    row.update({{"same_greedy", static_cast<double>(r.same) / n},
                 {"read", ratio(r.read, r.seen)},
                 {"mass", r.mean_mass() ? nlohmann::ordered_json(*r.mean_mass()) : nlohmann::ordered_json()},
                 {"asked", s.recall.asked},

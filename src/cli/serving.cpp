@@ -210,7 +210,7 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
   }
 }
 
-Serving::Serving(const ServingOptions& s, serve::LogSink log) {
+Serving::Serving(const ServingOptions& s, serve::LogWriter log) {
   serve::require_network();
   if (!s.serve.models.empty()) {
     offer_all(s, std::move(log));
@@ -273,7 +273,7 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
 
 }  // namespace
 
-void Serving::offer_all(const ServingOptions& s, serve::LogSink log) {
+void Serving::offer_all(const ServingOptions& s, serve::LogWriter log) {
   const std::uint64_t ram = s.reuse.ram_cache == "0" ? 0 : store::parse_bytes(s.reuse.ram_cache, "--ram-cache");
   const std::uint64_t all =
       s.serve.memory.empty() ? describe_host().memory_available : store::parse_bytes(s.serve.memory, "--memory");

@@ -89,7 +89,7 @@ class Serving {
  public:
   // Opens the tiers and listens. One model is loaded; of several the files' headers are read, and they are loaded when
   // they are asked for. REQUIRES: settle_models. Throws Error.
-  Serving(const ServingOptions& options, serve::LogSink log);
+  Serving(const ServingOptions& options, serve::LogWriter log);
 
   serve::Server& server() { return *server_; }
   LoadedModel* only() { return only_ ? &*only_ : nullptr; }  // null: there are several
@@ -102,7 +102,7 @@ class Serving {
   std::int64_t budget() const { return budget_; }
 
  private:
-  void offer_all(const ServingOptions& options, serve::LogSink log);
+  void offer_all(const ServingOptions& options, serve::LogWriter log);
 
   std::optional<LoadedModel> only_;
   std::vector<Need> needs_;

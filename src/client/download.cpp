@@ -168,20 +168,20 @@ class Output {
   std::uint64_t size_ = 0;
 };
 
-struct Sink {
+struct Receiver {
   Output& out;
   const Download& asked;
   const std::function<bool(std::uint64_t, std::uint64_t)>& progress;
   int failed = 0;  // errno
 
   static std::size_t take(char* data, std::size_t, std::size_t n, void* self) {
-    auto& s = *static_cast<Sink*>(self);
+    auto& s = *static_cast<Receiver*>(self);
     if (s.out.append(data, n)) return n;
     s.failed = errno;
     return 0;
   }
   static int tell(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    auto& s = *static_cast<Sink*>(self);
+    auto& s = *static_cast<Receiver*>(self);
     return s.progress(s.out.size(), s.asked.size) ? 0 : 1;
   }
 };
@@ -221,11 +221,11 @@ void download(const Download& d, const std::function<bool(std::uint64_t, std::ui
   while (d.size == 0 || out.size() < d.size) {
     const std::uint64_t had = out.size();
     Transfer transfer(d.url, d.token);
-    Sink sink{out, d, progress};
-    transfer.set(CURLOPT_WRITEFUNCTION, &Sink::take);
-    transfer.set(CURLOPT_WRITEDATA, &sink);
-    transfer.set(CURLOPT_XFERINFOFUNCTION, &Sink::tell);
-    transfer.set(CURLOPT_XFERINFODATA, &sink);
+    Receiver receiver{out, d, progress};
+    transfer.set(CURLOPT_WRITEFUNCTION, &Receiver::take);
+    transfer.set(CURLOPT_WRITEDATA, &receiver);
+    transfer.set(CURLOPT_XFERINFOFUNCTION, &Receiver::tell);
+    transfer.set(CURLOPT_XFERINFODATA, &receiver);
     transfer.set(CURLOPT_NOPROGRESS, 0L);
     if (had > 0) transfer.set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(had));
     const CURLcode code = transfer.run();
@@ -236,8 +236,8 @@ void download(const Download& d, const std::function<bool(std::uint64_t, std::ui
     } else if (code == CURLE_ABORTED_BY_CALLBACK) {
       out.sync();
       throw Error(Code::kCancelled, "stopped; the same command goes on from here", d.path);
-    } else if (code == CURLE_WRITE_ERROR && sink.failed != 0) {
-      throw Error(Code::kIo, std::strerror(sink.failed), d.path);
+    } else if (code == CURLE_WRITE_ERROR && receiver.failed != 0) {
+      throw Error(Code::kIo, std::strerror(receiver.failed), d.path);
     } else if (code == CURLE_RANGE_ERROR) {
       out.clear();  // this server sends whole files only
     } else if (!worth_another_try(code, transfer.status())) {

@@ -125,9 +125,9 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
       if (wanted[index(a.kind)]) kernel::activation().prepare(a, begin, end, source, k, {0, k});
     for (std::size_t i = 0; i < rows.ordered.size() && rows.ordered[i].order; ++i)
       for (std::int64_t r = begin; r < end; ++r) {
-        float* const turned = scratch_.turned(worker);
-        for (std::int64_t j = 0; j < k; ++j) turned[j] = source[(r - begin) * k + rows.ordered[i].order[j]];
-        kernel::activation().prepare(rows.ordered[i].x, r, r + 1, turned, k, {0, k});
+        float* const permuted = scratch_.permuted(worker);
+        for (std::int64_t j = 0; j < k; ++j) permuted[j] = source[(r - begin) * k + rows.ordered[i].order[j]];
+        kernel::activation().prepare(rows.ordered[i].x, r, r + 1, permuted, k, {0, k});
       }
   });
 }

@@ -34,7 +34,7 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
   for (int i = 0; i < widths.orders; ++i)
     s.ordered_[static_cast<std::size_t>(i)] =
         p.take<std::byte>(n * kernel::activation_bytes(ordered_kind(widths.rounded), s.widths_.input));
-  s.turned_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
+  s.permuted_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
   s.hidden_ = p.take<std::byte>(kElementBytes * n * in_blocks(widths.hidden));
   if (widths.rank == 0) return s;
   for (float*& low : s.low_products_) low = p.take<float>(n * widths.rank);

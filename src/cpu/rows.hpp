@@ -96,7 +96,7 @@ class RowScratch {
   // (2, kPieceFloats) of a thread: factors of hidden elements. With addends there is a third part, for what they add.
   float* factors(int worker) const;
   // (widest input) of a thread: a row in another order. REQUIRES: there are orders.
-  float* turned(int worker) const { return turned_ + worker * widths_.input; }
+  float* permuted(int worker) const { return permuted_ + worker * widths_.input; }
 
  private:
   void set_orders(Rows& r, std::int64_t skip, int whole) const;
@@ -108,7 +108,7 @@ class RowScratch {
   float* factors_ = nullptr;
   std::array<std::byte*, kernel::kActivationKinds> inputs_{};
   std::array<std::byte*, kMostOrders> ordered_{};  // of ordered_kind
-  float* turned_ = nullptr;
+  float* permuted_ = nullptr;
   std::byte* hidden_ = nullptr;  // of any kind
   std::array<float*, kMostAddends> low_products_{};
   std::array<std::byte*, kMostAddends> lows_{};

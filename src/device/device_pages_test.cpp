@@ -7,6 +7,7 @@
 #include "device/opencl.hpp"
 #include "device/pages.hpp"
 #include "kv/life_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::device {
 namespace {
@@ -36,7 +37,7 @@ kv::CacheOptions options(const std::string& k, const std::string& v, const std::
   kv::CacheOptions o;
   o.k_codec = k;
   o.v_codec = v;
-  o.selector = selector;
+  o.selector = select::read_selector(selector, "test");
   o.max_tokens = 4 * life_tokens(kPrompt);
   o.max_sequences = 4;
   return o;
@@ -50,7 +51,7 @@ kv::DeviceStats compare(const kv::CacheShape& s, kv::CacheOptions o, const Found
   o.device = std::make_shared<Pages>(device, memory);
   kv::Cache with(two, s, o);
   expect_same_bits(live(with, kPrompt, 350, soft_cap), live(host, kPrompt, 500, soft_cap),
-                   o.k_codec + " " + o.selector);
+                   o.k_codec + " " + std::string(o.selector->text()));
   return with.stats().device;
 }
 

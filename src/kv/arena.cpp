@@ -9,7 +9,7 @@
 namespace kvasir::kv {
 
 // Of a head whose rotation and factors are there. metric: (d, d), of queries as the model makes them; as the codec
-// turns them it is T H T^T, and T x is what to_basis makes of a row x.
+// rotates them it is T H T^T, and T x is what to_basis makes of a row x.
 static void fill_feedback(const Codec& codec, const Head& head, const float* metric) {
   const auto d = static_cast<std::size_t>(head.d);
   std::vector<float> rows(metric, metric + d * d);
@@ -18,8 +18,8 @@ static void fill_feedback(const Codec& codec, const Head& head, const float* met
     for (std::size_t i = 0; i < d; ++i)
       for (std::size_t j = 0; j < i; ++j) std::swap(rows[i * d + j], rows[j * d + i]);
   }
-  const std::vector<double> turned(rows.begin(), rows.end());
-  make_feedback(head.d, turned.data(), const_cast<float*>(head.feedback));
+  const std::vector<double> rotated(rows.begin(), rows.end());
+  make_feedback(head.d, rotated.data(), const_cast<float*>(head.feedback));
 }
 
 Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors,
@@ -29,17 +29,15 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
       pool(layout.memory.pages, layout.extent_pages),
       pages(layout, pool, disk),
       summaries(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.summary_bytes),
-      outlines(tensor::Tag::kCache, static_cast<std::size_t>(layout.outline_tiles()) * layout.outline_bytes),
       locals(tensor::Tag::kCache, layout.memory.local_bytes),
       raws(tensor::Tag::kCache, layout.memory.raw_bytes),
       sink_buffer(tensor::Tag::kCache, layout.memory.sink_bytes),
       recurrents(tensor::Tag::kCache, layout.memory.recurrent_bytes),
-      states(tensor::Tag::kCache, layout.memory.state_bytes),
-      selections(tensor::Tag::kScratch, static_cast<std::size_t>(max_sequences) * layout.selection_bytes) {
+      states(tensor::Tag::kCache, layout.memory.state_bytes) {
   for (int i = 0; i < max_sequences; ++i) {
     auto s = std::make_unique<Sequence>();
     s->index = i;
-    s->select = layout.select;
+    s->selector = layout.selector;
     sequences.push_back(std::move(s));
   }
   visit_heads(layout, [&](int l, int h) {
@@ -72,23 +70,6 @@ std::vector<DeviceLayer> Arena::device_layers() const {
   return all;
 }
 
-void Arena::forget_selection(const Sequence& s) const {
-  if (layout.selection_bytes > 0) std::memset(selection_states(s), 0, layout.selection_bytes);
-}
-
-void Arena::cut_selection(const Sequence& s, std::int64_t n) const {
-  if (layout.selection_bytes == 0) return;
-  for (const int i : layout.asked) {
-    const LayerLayout& l = layer_at(i);
-    if (l.level_bytes > 0) levels(s, l).cut(n, layout.select.meter);
-    if (l.ring_bytes > 0) query_ring(s, l).cut(n, layout.select.window);
-    for (int h = 0; h < l.shape.kv_heads; ++h) {
-      if (l.selection_bytes > 0) choice(s, l, h).cut(n);
-      if (l.tail_bytes > 0) value_sum(s, l, h).cut(n, l.shape.sum_dim());
-    }
-  }
-}
-
 void Arena::copy_own(const Sequence& from, const Sequence& to) const {
   const auto copy = [](const Blocks& source, const Blocks& target, const BlockLayout& size) {
     std::memcpy(target.k, source.k, size.k_bytes);
@@ -103,7 +84,6 @@ void Arena::copy_own(const Sequence& from, const Sequence& to) const {
     for (auto page = layer.first_kept(from.length); layer.local() && page < sealed; ++page)
       copy(this->sealed(l, h, from, page), this->sealed(l, h, to, page), layer.sealed);
   });
-  if (layout.selection_bytes > 0) std::memcpy(selection_states(to), selection_states(from), layout.selection_bytes);
   for (const LayerLayout& layer : layout.layers) {
     if (!layer.shape.recurrent) continue;
     const auto copy_floats = [&](std::size_t begin, std::size_t count) {

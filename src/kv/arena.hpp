@@ -12,9 +12,7 @@
 #include "base/check.hpp"
 #include "kv/borrow.hpp"
 #include "kv/layout.hpp"
-#include "kv/outline.hpp"
 #include "kv/pool.hpp"
-#include "kv/question.hpp"
 #include "kv/sealed_pages.hpp"
 #include "tensor/buffer.hpp"
 
@@ -26,16 +24,19 @@ class Sequence {
  public:
   int index = 0;  // of its raw pages, rings and sinks
   bool used = false;
-  std::int64_t length = 0;             // own tokens of committed steps: all of them, unless it borrows
-  std::int64_t exact = kAllExact;      // tokens from here on were computed with a selection of pages
-  SelectSpec select;                   // the cache's own, unless the request has another one
+  std::int64_t length = 0;                       // own tokens of committed steps: all of them, unless it borrows
+  std::int64_t exact = kAllExact;                // tokens from here on were computed with a selection of pages
+  std::shared_ptr<const PageSelector> selector;  // the cache's own, unless the request has another one
   bool live = true;                    // the states of recurrent layers are there; else they follow from what is kept
   std::int64_t marked = -1;            // tokens that the states before the last drafted step are of; -1: none are kept
   std::vector<std::int32_t> pages;     // pool slot of every sealed page, during a step also of those it will seal
   std::unique_ptr<Borrowed> borrowed;  // null: nothing is
 
+  bool selects() const { return selector && !selector->dense(); }
   // Where own token i stands in the text.
   std::int64_t place(std::int64_t i) const { return borrowed ? borrowed->places().of(i) : i; }
+  // Own tokens among the first n of the text.
+  std::int64_t own_of(std::int64_t n) const { return borrowed && n > 0 ? n - (text_length() - length) : n; }
   // Tokens of the text so far.
   std::int64_t text_length() const { return borrowed && length > 0 ? place(length - 1) + 1 : length; }
 };
@@ -74,38 +75,6 @@ struct Arena {
     return summaries.data() + total * (l.summary_offset + static_cast<std::size_t>(head) * l.summary_bytes) +
            static_cast<std::size_t>(slot) * l.summary_bytes;
   }
-  // Of outlines, the tile that has those of a pool page.
-  std::byte* outline_tile(const LayerLayout& l, int head, std::int32_t slot) const {
-    const auto tiles = static_cast<std::size_t>(layout.outline_tiles());
-    const auto i = static_cast<std::size_t>(slot / slots_per_tile(layout.select.blocks_per_page()));
-    return outlines.data() + tiles * (l.outline_offset + static_cast<std::size_t>(head) * l.outline_bytes) +
-           i * l.outline_bytes;
-  }
-  std::byte* selection_states(const Sequence& s) const {
-    return selections.data() + static_cast<std::size_t>(s.index) * layout.selection_bytes;
-  }
-  void forget_selection(const Sequence& s) const;
-  // What queries from position n on chose is forgotten.
-  void cut_selection(const Sequence& s, std::int64_t n) const;
-  ChoiceState& choice(const Sequence& s, const LayerLayout& l, int head) const {
-    return *reinterpret_cast<ChoiceState*>(selection_states(s) + l.selection_offset +
-                                           static_cast<std::size_t>(head) * l.selection_bytes);
-  }
-
-  ValueSum& value_sum(const Sequence& s, const LayerLayout& l, int head) const {
-    return *reinterpret_cast<ValueSum*>(selection_states(s) + l.tail_offset +
-                                        static_cast<std::size_t>(head) * l.tail_bytes);
-  }
-
-  QueryRing query_ring(const Sequence& s, const LayerLayout& l) const {
-    std::byte* const at = selection_states(s) + l.ring_offset;
-    return {reinterpret_cast<std::int64_t*>(at), reinterpret_cast<float*>(at + ring_head_bytes(layout.select.window))};
-  }
-
-  Levels& levels(const Sequence& s, const LayerLayout& l) const {
-    return *reinterpret_cast<Levels*>(selection_states(s) + l.level_offset);
-  }
-
   // Of a recurrent layer, see RecurrentLayout.
   float* recurrent(const Sequence& s, std::size_t at) const {
     return recurrents.as<float>() + static_cast<std::size_t>(s.index) * layout.recurrent_floats + at;
@@ -150,13 +119,11 @@ struct Arena {
   PagePool pool;
   SealedPages pages;
   tensor::Buffer summaries;
-  tensor::Buffer outlines;
   tensor::Buffer locals;
   tensor::Buffer raws;
   tensor::Buffer sink_buffer;
   tensor::Buffer recurrents;
   tensor::Buffer states;                             // of codecs
-  tensor::Buffer selections;                         // states of the selector
   std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
 
  private:

@@ -7,9 +7,10 @@ namespace kvasir::kv {
 Attention::Attention(Team& team, const Arena& arena, int max_slices)
     : team_(team),
       arena_(arena),
-      sealer_(arena),
+      selection_(arena.layout.selects() ? arena.layout.selector->open(team, arena, max_slices)
+                                        : std::make_unique<Selection>(arena.layout.asked.size())),
+      sealer_(arena, *selection_),
       plan_(arena.layout, team.size(), max_slices),
-      selection_(team, arena, max_slices),
       device_(arena, max_slices),
       chooser_(team, arena),
       worker_floats_(round_up(arena.layout.worker_floats())),
@@ -37,15 +38,21 @@ kernel::States Attention::state(const Part& p, int head, std::int64_t index) con
   return {at, at + rows, at + 2 * rows};
 }
 
+PageList Attention::list(const Part& p, int head) const {
+  if (!p.chosen) return plan_.list(p, nullptr, -1);
+  const std::span<const PageRun> runs = selection_->runs(p, head);
+  return plan_.list(p, runs.data(), static_cast<int>(runs.size()));
+}
+
 void Attention::run(std::span<const Slice> slices, const Tensors& x) {
   make_angles(slices, x);
-  selection_.remember(slices, x);
+  selection_->remember(slices, x);
   plan_.start(x.layer, slices);
   const LayerStep step{arena_, plan_, x, workers_.as<float>(), worker_floats_};
   while (plan_.next()) {
     prepare(step);
-    selection_.run(step, plan_);
-    plan_.share([&](const Part& p, int head) { return selection_.count(p, head); });
+    selection_->run(step, plan_);
+    plan_.share([&](const Part& p, int head) { return static_cast<int>(selection_->runs(p, head).size()); });
     begin_away(step);
     find_shared(step);
     attend(step);
@@ -65,7 +72,7 @@ void Attention::choose(std::span<const Slice> slices, const Tensors& x, const fl
 // So that no item has to compute angles of the pages that sequences borrow.
 void Attention::make_angles(std::span<const Slice> slices, const Tensors& x) const {
   for (const Slice& s : slices)
-    if (s.sequence->borrowed && x.scoring.turn) s.sequence->borrowed->make_angles(*x.scoring.turn);
+    if (s.sequence->borrowed && x.scoring.rotation) s.sequence->borrowed->make_angles(*x.scoring.rotation);
 }
 
 void Attention::prepare(const LayerStep& step) {
@@ -110,7 +117,7 @@ HeadFold::Ahead Attention::after_group(const LayerStep& step, const Part& p, int
   const std::int64_t item = next - p.first_item;
   const auto next_head = static_cast<int>(item / p.items_per_head);
   if (next_head >= step.layer().shape.kv_heads) return ahead;
-  const PageList pages = selection_.list(plan_, p, next_head);
+  const PageList pages = list(p, next_head);
   std::int64_t place = std::max((p.first_group + item % p.items_per_head) * kGroupPages, pages.begin);
   for (const std::byte*& block : ahead)
     if (place < pages.sealed) block = arena_.sealed(step.layer().owner, next_head, *p.sequence, pages.page(place++)).k;
@@ -138,7 +145,7 @@ void Attention::attend_together(const LayerStep& step, std::span<const int> part
                                 int worker) const {
   const auto part = [&](int i) -> const Part& { return plan_.parts()[static_cast<std::size_t>(i)]; };
   const auto alone = [&](const Part& p, auto&& f) {
-    HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
+    HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
     f(fold);
   };
   for (const int i : parts)
@@ -149,7 +156,7 @@ void Attention::attend_together(const LayerStep& step, std::span<const int> part
         fold.sinks(to);
       });
   {
-    HeadFold fold(step, parts, head, selection_.list(plan_, part(parts[0]), head), worker);
+    HeadFold fold(step, parts, head, list(part(parts[0]), head), worker);
     const kernel::States& all = fold.scratch().group;
     fold.group(piece, {}, all);
     const std::ptrdiff_t pitch = kernel::out_pitch(fold.dv());
@@ -174,7 +181,7 @@ void Attention::attend_few(const LayerStep& step, const Part& p, int head, int p
     if (parts[0] == static_cast<int>(at)) attend_together(step, parts, head, piece, worker);
     return;
   }
-  HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
+  HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
   // Tokens of this step lie in the head's last group or in the sinks, which the first group attends to. Both are this
   // item's own unless the step is past the sinks. Groups behind the last one are empty: heads may choose more or less.
   if (!p.seals && !p.sequence->borrowed && p.first_group + piece == (fold.list().end - 1) / kGroupPages &&
@@ -208,7 +215,7 @@ void Attention::finish_few(const LayerStep& step, const Part& p, HeadFold& fold,
     fold.clear(total);
   }
   for (; i <= p.items_per_head; ++i) fold.merge(state(p, head, i), total);
-  if (Unread::wanted(step, p)) selection_.unread().add(step, p, head, rows, fold.scratch());
+  if (p.chosen) selection_->add_unread(step, p, head, rows, fold.scratch());
   fold.sink_logits();
   write_out(step, p, head, 0, p.tokens, total);
 }
@@ -216,7 +223,7 @@ void Attention::finish_few(const LayerStep& step, const Part& p, HeadFold& fold,
 void Attention::attend_many(const LayerStep& step, const Part& p, int head, int piece, int worker) const {
   const int token = piece * p.tokens_per_item;
   const int tokens = std::min(p.tokens_per_item, p.tokens - token);
-  HeadFold fold(step, p, head, selection_.list(plan_, p, head), token, tokens, true, worker);
+  HeadFold fold(step, p, head, list(p, head), token, tokens, true, worker);
   const kernel::States& total = fold.scratch().total;
   const kernel::States& group = fold.scratch().group;
   fold.clear(total);
@@ -243,11 +250,11 @@ void Attention::begin_away(const LayerStep& step) {
   if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes || step.x.scoring.distances || step.x.chosen) return;
   const std::span<const Part> parts = plan_.parts();
   for (const Part& p : parts)
-    for (int h = 0; p.few && h < layer.shape.kv_heads; ++h) device_.add(p, h, selection_.list(plan_, p, h));
+    for (int h = 0; p.few && h < layer.shape.kv_heads; ++h) device_.add(p, h, list(p, h));
   if (!device_.any()) return;
   step.each_head(team_, [&](const Part& p, int head, int worker) {
     if (!device_.any(p, head)) return;
-    HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
+    HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
     make_start(fold, p, head);
   });
   device_.start(layer.owner, layer.shape, step.x.scoring.soft_cap, parts,
@@ -279,7 +286,7 @@ void Attention::end_away(const LayerStep& step) {
   const bool back = device_.wait();
   step.each_head(team_, [&](const Part& p, int head, int worker) {
     if (!device_.any(p, head)) return;
-    HeadFold fold(step, p, head, selection_.list(plan_, p, head), 0, p.tokens, false, worker);
+    HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
     if (!back)
       for (const DeviceFolds::Run& run : device_.of(p, head))
         for (auto g = run.first; g < run.end; ++g) fold.group(g, {}, group_state(p, head, g));

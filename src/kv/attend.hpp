@@ -13,7 +13,7 @@
 #include "kv/device_folds.hpp"
 #include "kv/head_fold.hpp"
 #include "kv/sealer.hpp"
-#include "kv/select/selection.hpp"
+#include "kv/selection.hpp"
 #include "kv/shared_groups.hpp"
 
 namespace kvasir::kv {
@@ -25,10 +25,10 @@ class Attention {
   // Makes room for a step; allocates only when more sequences decode together than ever before. Throws Error(kMemory).
   void reserve(std::span<const Slice> slices);
   std::size_t scratch_bytes() const {
-    return workers_.size() + states_.size() + selection_.scratch_bytes() + device_.scratch_bytes() +
+    return workers_.size() + states_.size() + selection_->scratch_bytes() + device_.scratch_bytes() +
            chooser_.scratch_bytes();
   }
-  Selection& selection() { return selection_; }
+  Selection& selection() { return *selection_; }
 
   void run(std::span<const Slice> slices, const Tensors& x);
   // Of the rows of an index: appends them and chooses. Tensors has queries, keys and the layer alone.
@@ -56,15 +56,17 @@ class Attention {
   kernel::States group_state(const Part& part, int head, std::int64_t group) const {
     return state(part, head, 1 + part.borrowed_groups + group - part.first_group);
   }
+  // All pages, or those that were chosen.
+  PageList list(const Part& part, int head) const;
   std::atomic<int>& pending(const Part& part, int head) const {
     return pending_[static_cast<std::size_t>(part.counters + head)];
   }
 
   Team& team_;
   const Arena& arena_;
+  std::unique_ptr<Selection> selection_;
   const Sealer sealer_;
   Plan plan_;
-  Selection selection_;
   DeviceFolds device_;
   Chooser chooser_;
   SharedGroups shared_;

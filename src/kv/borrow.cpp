@@ -59,27 +59,27 @@ std::int64_t Borrowed::groups() const {
   return (static_cast<std::int64_t>(pages_.size()) + kGroupPages - 1) / kGroupPages;
 }
 
-const Borrowed::Angles* Borrowed::find(const Turn& turn) const {
+const Borrowed::Angles* Borrowed::find(const Rotation& rotation) const {
   for (const Angles& a : angles_)
-    if (a.turn.frequencies == turn.frequencies && a.turn.pairs == turn.pairs) return &a;
+    if (a.rotation.frequencies == rotation.frequencies && a.rotation.pairs == rotation.pairs) return &a;
   return nullptr;
 }
 
-void Borrowed::make_angles(const Turn& turn) {
-  if (find(turn)) return;
-  Angles& a = angles_.emplace_back(Angles{turn, {}});
+void Borrowed::make_angles(const Rotation& rotation) {
+  if (find(rotation)) return;
+  Angles& a = angles_.emplace_back(Angles{rotation, {}});
   for (const std::int64_t shift : shifts_) {
     const auto add = [&](auto f) {
-      for (std::int64_t i = 0; i < turn.pairs; ++i)
-        a.values.push_back(static_cast<float>(f(-static_cast<double>(shift) * turn.frequencies[i])));
+      for (std::int64_t i = 0; i < rotation.pairs; ++i)
+        a.values.push_back(static_cast<float>(f(-static_cast<double>(shift) * rotation.frequencies[i])));
     };
     add([](double angle) { return std::cos(angle); });
     add([](double angle) { return std::sin(angle); });
   }
 }
 
-const float* Borrowed::angles(const Turn& turn, const BorrowedPage& page) const {
-  return find(turn)->values.data() + 2 * turn.pairs * page.shift;
+const float* Borrowed::angles(const Rotation& rotation, const BorrowedPage& page) const {
+  return find(rotation)->values.data() + 2 * rotation.pairs * page.shift;
 }
 
 }  // namespace kvasir::kv

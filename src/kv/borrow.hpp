@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kv/options.hpp"
-#include "kv/turn.hpp"
+#include "kv/rotation.hpp"
 
 namespace kvasir::kv {
 
@@ -64,18 +64,18 @@ class Borrowed {
   std::int64_t groups() const;  // of kGroupPages pages
 
   // Makes the angles of all shifts for a layer; allocates when a layer is met whose angles are others.
-  void make_angles(const Turn& turn);
-  // (2, pairs): cosines, then sines, of what turns queries back by a page's shift. REQUIRES: make_angles(turn).
-  const float* angles(const Turn& turn, const BorrowedPage& page) const;
+  void make_angles(const Rotation& rotation);
+  // (2, pairs): cosines, then sines, of what rotates queries back by a page's shift. REQUIRES: make_angles(rotation).
+  const float* angles(const Rotation& rotation, const BorrowedPage& page) const;
 
  private:
   Borrowed(const Borrowed& other, int);
 
   struct Angles {
-    Turn turn;
+    Rotation rotation;
     std::vector<float> values;  // (shifts, 2, pairs)
   };
-  const Angles* find(const Turn& turn) const;
+  const Angles* find(const Rotation& rotation) const;
 
   std::vector<std::int64_t> at_;
   Places places_;

@@ -28,33 +28,33 @@ constexpr int kLayers = 6;
 constexpr std::int64_t kWindows[kLayers] = {0, 0, 0, 300, 70, 192};
 constexpr bool kChunked[kLayers] = {false, false, false, false, false, true};
 
-// A layer that turns halves, one that turns pairs of a part of the head, and one without positions; then layers with
-// windows, of another base.
+// A layer that rotations halves, one that rotations pairs of a part of the head, and one without positions; then layers
+// with windows, of another base.
 struct Ropes {
   static constexpr std::int64_t kPositions = 4000;
   std::vector<double> half, part, local;
   std::vector<double> table[kLayers];  // cosines and sines by position
-  Turn turns[kLayers];
+  Rotation rotations[kLayers];
 
   Ropes() {
     for (int i = 0; i < kD / 2; ++i) half.push_back(std::pow(10000.0, -2.0 * i / kD));
     for (int i = 0; i < 12; ++i) part.push_back(std::pow(500000.0, -2.0 * i / 24));
-    turns[0] = {half.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    rotations[0] = {half.data(), kD / 2, kernel::RopePairs::kSplitHalf};
     for (int i = 0; i < kD / 2; ++i) local.push_back(std::pow(100.0, -2.0 * i / kD));
-    turns[1] = {part.data(), 12, kernel::RopePairs::kAdjacent};
-    turns[3] = turns[4] = {local.data(), kD / 2, kernel::RopePairs::kSplitHalf};
-    turns[5] = turns[0];
+    rotations[1] = {part.data(), 12, kernel::RopePairs::kAdjacent};
+    rotations[3] = rotations[4] = {local.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    rotations[5] = rotations[0];
     for (int l = 0; l < kLayers; ++l)
       for (std::int64_t p = 0; p < kPositions; ++p)
-        for (std::int64_t i = 0; i < turns[l].pairs; ++i) {
-          const double angle = static_cast<double>(p) * turns[l].frequencies[i];
+        for (std::int64_t i = 0; i < rotations[l].pairs; ++i) {
+          const double angle = static_cast<double>(p) * rotations[l].frequencies[i];
           table[l].push_back(std::cos(angle));
           table[l].push_back(std::sin(angle));
         }
   }
-  const Turn* of(int layer) const { return turns[layer].pairs > 0 ? &turns[layer] : nullptr; }
+  const Rotation* of(int layer) const { return rotations[layer].pairs > 0 ? &rotations[layer] : nullptr; }
   void apply(int layer, float* x, std::int64_t p) const {
-    const Turn& t = turns[layer];
+    const Rotation& t = rotations[layer];
     for (std::int64_t i = 0; i < t.pairs; ++i) {
       float& a = x[t.layout == kernel::RopePairs::kSplitHalf ? i : 2 * i];
       float& b = x[t.layout == kernel::RopePairs::kSplitHalf ? i + t.pairs : 2 * i + 1];
@@ -74,7 +74,7 @@ CacheShape shape() {
   return s;
 }
 
-// What a token says in one layer; q and k not turned.
+// What a token says in one layer; q and k not rotated.
 struct Row {
   std::vector<float> q, k, v;
 };
@@ -123,7 +123,7 @@ Outputs step(Cache& cache, Sequence* s, const Ropes& ropes, std::span<const Plac
     }
     std::vector<float> out(static_cast<std::size_t>(n * kHeads * kD));
     Scoring scoring{.scale = 0.125f};
-    scoring.turn = ropes.of(l);
+    scoring.rotation = ropes.of(l);
     cache.attend(l, q.data(), k.data(), v.data(), out.data(), scoring);
     for (int t = 0; t < n; ++t)
       outs[static_cast<std::size_t>(t)].emplace_back(out.begin() + t * kHeads * kD,
@@ -391,7 +391,7 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   Sequence* s = cache.create();
   run(cache, s, ropes, p, scene, sources, 64);
   EXPECT_TRUE(Borrowing::borrows(*s));
-  EXPECT_EQ(Cache::exact_tokens(*s), p.prefix);
+  EXPECT_EQ(Rules::exact_tokens(*s), p.prefix);
   Sequence* copy = cache.fork(*s);
   cache.check_integrity();
   const Outputs one = feed(cache, s, ropes, answer.first(40), 1, true);
@@ -399,12 +399,12 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   const Outputs two = feed(cache, copy, ropes, answer.first(40), 1, true);
   EXPECT_EQ(one, two);
   // Within the page it can be cut; to within the borrowed text it cannot.
-  if (cache.can_truncate(*copy, p.total + 39)) {
+  if (cache.rules().can_truncate(*copy, p.total + 39)) {
     cache.truncate(copy, p.total + 39);
     EXPECT_EQ(Cache::length(*copy), p.total + 39);
     EXPECT_EQ(step(cache, copy, ropes, answer.subspan(39, 1), true).back(), two.back());
   }
-  EXPECT_FALSE(cache.can_truncate(*copy, p.total - 1));
+  EXPECT_FALSE(cache.rules().can_truncate(*copy, p.total - 1));
   EXPECT_THROW(cache.truncate(copy, p.runs[0].begin + 1), Error);
   cache.truncate(copy, 0);
   EXPECT_FALSE(Borrowing::borrows(*copy));
@@ -481,8 +481,8 @@ TEST(Borrow, WholeWindowsChangeNoBit) {
       whole.check_integrity();
       // Cut to where windows of other caches have nothing any more.
       if (std::string(codec) == "f16") {
-        EXPECT_FALSE(plain.can_truncate(*a, 200));
-        ASSERT_TRUE(whole.can_truncate(*d, 200));
+        EXPECT_FALSE(plain.rules().can_truncate(*a, 200));
+        ASSERT_TRUE(whole.rules().can_truncate(*d, 200));
         whole.truncate(d, 200);
         Sequence* fresh = plain.create();
         feed(plain, fresh, ropes, all.first(200), 200);

@@ -22,13 +22,13 @@ class Borrowing {
   void drop_page(std::int32_t slot);
   // From now on the next tokens of the sequence are those at the positions `fresh`, and then those behind the text; it
   // reads the others of the text in `runs`. Tokens in runs that are fresh are hidden there. Exact no longer: see
-  // Cache::exact_tokens. Throws Error(kUnsupported) for layers with states or latent rows, and for those with windows
+  // Rules::exact_tokens. Throws Error(kUnsupported) for layers with states or latent rows, and for those with windows
   // unless CacheOptions::whole_windows, Error(kMemory) when the text exceeds the capacity; nothing has changed then.
   // REQUIRES: `fresh` ascends to the end of the text and has every token behind the sequence's that is in no run; runs
   // ascend and begin behind the sequence's tokens.
   void borrow(Sequence* sequence, std::span<const BorrowedRun> runs, std::span<const std::int64_t> fresh);
   static bool borrows(const Sequence& sequence);
-  // Keys and values of a layer in such a page, as its codec has them: k (128, kv_heads, head_dim), turned as they were
+  // Keys and values of a layer in such a page, as its codec has them: k (128, kv_heads, head_dim), rotated as they were
   // when the page was made; v (128, kv_heads, head_dim_v). REQUIRES: the layer has pages of its own, rows `first` on
   // are wanted.
   void unseal(std::span<const std::byte> page, int layer, int first, float* k, float* v) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "kv/cache_state.hpp"
 
@@ -22,9 +23,6 @@ CacheState::CacheState(Team& team_in, const CacheShape& shape, const CacheOption
   // One sequence can be as long as the pool allows: its page table never grows in a step.
   for (auto& s : arena.sequences) s->pages.reserve(static_cast<std::size_t>(memory.pages));
   slices.reserve(static_cast<std::size_t>(options.max_sequences));
-  for (const LayerLayout& l : arena.layout.layers)
-    if (arena.layout.select.selector->width && l.attends())
-      frame.resize(std::max(frame.size(), summary_floats(arena.layout.select, l.shape.head_dim)));
 }
 
 Sequence* CacheState::create() {
@@ -36,9 +34,8 @@ Sequence* CacheState::create() {
     s->exact = kAllExact;
     s->live = true;
     s->marked = -1;
-    s->select = arena.layout.select;
-    arena.forget_selection(*s);
-    meter().reset_stats(*s);
+    s->selector = arena.layout.selector;
+    selection().reset(*s);
     return s.get();
   }
   throw Error(Code::kMemory, "all " + std::to_string(arena.sequences.size()) + " sequences are in use",
@@ -59,6 +56,28 @@ void CacheState::drop_all(Sequence* s) {
   s->borrowed.reset();
 }
 
+void CacheState::abort() {
+  if (!open) return;  // a disk that failed has given it up already
+  open = false;
+  for (const Slice& s : slices) {
+    drop_all(s.sequence);
+    selection().forget(*s.sequence);
+    s.sequence->length = 0;
+    s.sequence->exact = kAllExact;
+    s.sequence->live = true;
+    s.sequence->marked = -1;
+  }
+}
+
+void CacheState::check_disk() {
+  try {
+    arena.pages.check();
+  } catch (const Error&) {
+    abort();
+    throw;
+  }
+}
+
 Cache::Cache(Team& team, const CacheShape& shape, const CacheOptions& options)
     : state_(std::make_unique<CacheState>(team, shape, options)) {}
 Cache::~Cache() = default;
@@ -74,10 +93,6 @@ SequenceBytes& Cache::bytes() { return state_->bytes; }
 Borrowing& Cache::borrowing() { return state_->borrowing; }
 std::unique_ptr<Reader> Cache::reader(std::span<const ReaderLayer> layers, int sequences) {
   return std::make_unique<Reader>(state_->team, *state_, layers, sequences);
-}
-std::int64_t Cache::draft_room(const Sequence& s) const {
-  if (s.borrowed) return 0;
-  return std::min((s.length / kPageTokens + 1) * kPageTokens, state_->arena.layout.next_seal(s.length)) - 1 - s.length;
 }
 Sequence* Cache::create() { return state_->create(); }
 
@@ -95,8 +110,8 @@ Sequence* Cache::fork(const Sequence& from) {
   to->length = from.length;
   to->exact = from.exact;
   to->live = from.live;
-  to->select = from.select;
-  state_->meter().set_stats(*to, state_->meter().stats(from));
+  to->selector = from.selector;
+  state_->selection().copy(from, *to);
   for (const auto slot : from.pages) {
     state_->arena.pool.share(slot);
     to->pages.push_back(slot);
@@ -109,52 +124,33 @@ Sequence* Cache::fork(const Sequence& from) {
   return to;
 }
 
-// Own tokens among the first n of a text.
-static std::int64_t own_of(const Sequence& s, std::int64_t n) {
-  return s.borrowed && n > 0 ? n - (s.text_length() - s.length) : n;
-}
-
-bool Cache::can_truncate(const Sequence& s, std::int64_t text) const {
-  // What is cut within a text that is not the sequence's own would leave it without a fresh last token.
-  if (s.borrowed && text > 0 && (s.length < s.borrowed->places().end() || own_of(s, text) < s.borrowed->places().end()))
-    return text == s.text_length();
-  const std::int64_t n = own_of(s, text);
-  const std::int64_t keep = state_->rules.sealed_pages(n);
-  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  const Layout& l = state_->arena.layout;
-  for (const LayerLayout& layer : l.layers)
-    if (n > 0 && layer.first_kept(n) < layer.first_kept(s.length)) return false;
-  if (l.recurs && n > 0 && boundary_of(n) < boundary_of(s.length)) return false;
-  return keep >= state_->rules.sealed_pages(s.length) || last < keep || l.lossless;
-}
-
 void Cache::truncate(Sequence* s, std::int64_t n) {
   KVASIR_CHECK(!state_->open);
   state_->check_handle(s);
   KVASIR_CHECK(n >= 0 && n <= s->text_length());
   const Arena& arena = state_->arena;
   const std::int64_t text = n;
-  if (can_truncate(*s, text)) n = own_of(*s, text);
+  const bool possible = state_->rules.can_truncate(*s, text);
+  if (possible) n = s->own_of(text);
   const std::int64_t sealed = state_->rules.sealed_pages(s->length);
   const std::int64_t keep = state_->rules.sealed_pages(n);
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  if (!can_truncate(*s, text))
+  if (!possible)
     throw Error(Code::kUnsupported,
                 "a sequence of " + std::to_string(s->text_length()) + " tokens cannot be cut to " +
                     std::to_string(text) +
                     ": what must be raw again exists only compressed, a layer with a window has given it back, or a "
                     "recurrent layer has gone on",
                 "truncate");
-  const Sealer sealer(arena);
   visit_heads(arena.layout, [&](int l, int h) {
     const LayerLayout& layer = arena.layer_at(l);
     for (auto page = std::max(keep, layer.first_kept(n)); layer.seals() && page < sealed && page <= last; ++page)
-      sealer.unseal(l, h, *s, page);
+      Sealer::unseal(arena, l, h, *s, page);
   });
   n == 0 ? state_->drop_all(s) : state_->drop_own(s, keep);
   if (n < s->length) {
-    arena.cut_selection(*s, n);
+    state_->selection().cut(*s, n);
     s->live = n == 0;
     if (n < s->marked) s->marked = -1;
   }
@@ -187,7 +183,7 @@ void Cache::begin(std::span<const Slice> slices) {
                     std::to_string(m.arena.pool.total()) + " are free",
                 "KV cache");
   m.attention.reserve(slices);
-  for (const Slice& s : slices) m.meter().begin_step(*s.sequence);
+  for (const Slice& s : slices) m.selection().begin_step(*s.sequence);
   m.memory.scratch_bytes = m.attention.scratch_bytes() + m.recurrence.scratch_bytes();
   for (const Slice& s : slices) m.arena.grow(s.sequence, m.rules.sealed_pages(s.sequence->length + s.count));
   m.slices.assign(slices.begin(), slices.end());
@@ -207,7 +203,7 @@ void Cache::attend(int layer, const float* q, const float* k, const float* v, fl
   attended = 1;
   m.attention.run(m.slices, {layer, q, k, v, out, scoring,
                              index < 0 ? Chosen() : m.attention.chosen(m.arena.layout.index_layer(index))});
-  check_disk();
+  m.check_disk();
 }
 
 void Cache::choose(int index, const float* q, const float* k, const float* weights) {
@@ -218,17 +214,7 @@ void Cache::choose(int index, const float* q, const float* k, const float* weigh
   KVASIR_CHECK(!attended);
   attended = 1;
   m.attention.choose(m.slices, {l.index_layer(index), q, k, nullptr, nullptr, {}}, weights);
-  check_disk();
-}
-
-// Gives the step up where the disk failed.
-void Cache::check_disk() {
-  try {
-    state_->arena.pages.check();
-  } catch (const Error&) {
-    abort();
-    throw;
-  }
+  m.check_disk();
 }
 
 void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out) {
@@ -258,7 +244,7 @@ void Cache::commit(int layers) {
   for (const Slice& s : m.slices) {
     Sequence& sequence = *s.sequence;
     // What was computed with a selection of pages is not what the tokens alone say.
-    sequence.exact = std::min(sequence.exact, m.meter().left_out_from(sequence));
+    sequence.exact = std::min(sequence.exact, m.selection().left_out_from(sequence));
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
     const std::int64_t sealed = m.rules.sealed_pages(sequence.length);
@@ -270,40 +256,33 @@ void Cache::commit(int layers) {
   m.open = false;
 }
 
-void Cache::abort() {
-  CacheState& m = *state_;
-  if (!m.open) return;  // a disk that failed has given it up already
-  m.open = false;
-  for (const Slice& s : m.slices) {
-    m.drop_all(s.sequence);
-    m.arena.forget_selection(*s.sequence);
-    s.sequence->length = 0;
-    s.sequence->exact = kAllExact;
-    s.sequence->live = true;
-    s.sequence->marked = -1;
-  }
-}
+void Cache::abort() { state_->abort(); }
 
-void Cache::set_selection(Sequence* s, const std::string& text) {
+void Cache::set_selection(Sequence* s, std::shared_ptr<const PageSelector> selector) {
   KVASIR_CHECK(!state_->open);
   state_->check_handle(s);
-  const SelectSpec& own = state_->arena.layout.select;
-  const SelectSpec spec = text.empty() ? own : parse_select(text, "select");
-  if (!spec.dense() && !state_->given.indexes.empty())
-    throw Error(Code::kBadInput,
-                "'" + text + "' cannot choose: layers of this model choose the tokens that they read themselves",
-                "select");
-  if (const char* why = spec.refused_in(own))
-    throw Error(Code::kBadInput, "'" + text + "' does not suit a cache with '" + own.name + "': " + why, "select");
-  if (spec.name != s->select.name) state_->arena.forget_selection(*s);  // choices that another one made
-  s->select = spec;
+  const auto text_of = [](const PageSelector* of) { return std::string(of ? of->text() : "all"); };
+  const PageSelector* const own = state_->arena.layout.selector.get();
+  if (!selector) selector = state_->arena.layout.selector;
+  const std::string text = text_of(selector.get());
+  if (selector && !selector->dense()) {
+    if (!state_->given.indexes.empty())
+      throw Error(Code::kBadInput,
+                  "'" + text + "' cannot choose: layers of this model choose the tokens that they read themselves",
+                  "select");
+    if (const char* why = own ? selector->refused_in(*own) : "this cache was made without a selector")
+      throw Error(Code::kBadInput, "'" + text + "' does not suit a cache with '" + text_of(own) + "': " + why,
+                  "select");
+  }
+  if (text != text_of(s->selector.get())) state_->selection().forget(*s);  // choices that another one made
+  s->selector = std::move(selector);
 }
 
 // By one decode step of a sequence, all layers.
 static std::size_t bytes_read(CacheState& m, const Sequence& s) {
   const Layout& l = m.arena.layout;
   const std::int64_t sealed = m.rules.sealed_pages(s.length);
-  std::size_t bytes = m.meter().bytes_read(s);
+  std::size_t bytes = m.selection().bytes_read(s);
   for (const LayerLayout& layer : l.layers) {
     if (const RecurrentShape& r = layer.shape.recurrent)
       bytes += sizeof(float) * (layer.recurrent.boundary_floats +
@@ -313,7 +292,7 @@ static std::size_t bytes_read(CacheState& m, const Sequence& s) {
     const std::int64_t begin = layer.shape.window > 0 ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;
     const std::int64_t raw = s.length - std::max(begin, sealed * kPageTokens);
     const auto heads = static_cast<std::size_t>(layer.shape.kv_heads);
-    if (layer.shape.window > 0 || s.select.dense())
+    if (layer.shape.window > 0 || !s.selects())
       bytes += static_cast<std::size_t>(std::max<std::int64_t>(0, sealed - first)) * heads *
                (layer.sealed.k_bytes + layer.sealed.v_bytes);
     bytes += static_cast<std::size_t>(raw) * heads * ((layer.raw.k_bytes + layer.raw.v_bytes) / kPageTokens);
@@ -342,11 +321,9 @@ SequenceStats Cache::stats(const Sequence& s) const {
   state_->check_handle(&s);
   return {.sealed_tokens = state_->rules.sealed_pages(s.length) * kPageTokens,
           .kv_bytes_read = bytes_read(*state_, s),
-          .select = s.select.dense() ? std::string_view() : s.select.name,
-          .selection = state_->meter().stats(s)};
+          .select = s.selects() ? s.selector->text() : std::string_view(),
+          .selection = state_->selection().stats(s)};
 }
-
-std::int64_t Cache::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
 
 void Cache::check_integrity() const {
   const Arena& arena = state_->arena;

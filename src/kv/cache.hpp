@@ -68,23 +68,15 @@ class Cache {
   // front of borrowed runs.
   static std::int64_t position(const Sequence& sequence, std::int64_t ahead);
   // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Not always
-  // possible: with a lossy codec, tokens that must become raw again may exist only sealed, a layer with a window may
-  // have given back what the shorter sequence sees, and a recurrent layer has no state from before its last page. Then
-  // it throws Error(kUnsupported) and nothing changes. 0 always works, and with CacheOptions::window whatever ends in
-  // the page of the last token; with CacheOptions::residual a page may be sealed within that.
+  // possible (Rules::can_truncate): with a lossy codec, tokens that must become raw again may exist only sealed, a
+  // layer with a window may have given back what the shorter sequence sees, and a recurrent layer has no state from
+  // before its last page. Then it throws Error(kUnsupported) and nothing changes. 0 always works, and with
+  // CacheOptions::window whatever ends in the page of the last token; with CacheOptions::residual a page may be sealed
+  // within that.
   void truncate(Sequence* sequence, std::int64_t n);
-  bool can_truncate(const Sequence& sequence, std::int64_t n) const;
-  // The next step may take a generated token and at most so many drafted ones, and be cut back to any of them
-  // afterwards: those up to the end of the token's page, or to where the next page is sealed. The states of recurrent
-  // layers go on from where the step began, if CacheOptions::drafts. 0 for a sequence that borrows.
-  std::int64_t draft_room(const Sequence& sequence) const;
-  // Which blocks the sequence's generated tokens read from now on, as kv/select_spec.hpp; empty: as CacheOptions say.
-  // Forks have it, too. Throws Error(kBadInput) when it cannot be read, or needs summaries or a memory of choices that
-  // this cache was not made with.
-  void set_selection(Sequence* sequence, const std::string& text);
-  // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
-  // chose pages for them. Only these may be offered to a store.
-  static std::int64_t exact_tokens(const Sequence& sequence);
+  // Which pages the sequence's generated tokens read from now on; null: as CacheOptions say. Forks have it, too. Throws
+  // Error(kBadInput) when it needs summaries or a memory of choices that this cache was not made with.
+  void set_selection(Sequence* sequence, std::shared_ptr<const PageSelector> selector);
 
   // Opens a step; at most one slice per sequence. Throws Error(kMemory) when pages or the capacity do not suffice,
   // having changed nothing.
@@ -117,8 +109,6 @@ class Cache {
   void check_integrity() const;
 
  private:
-  void check_disk();
-
   std::unique_ptr<CacheState> state_;
 };
 

@@ -82,7 +82,7 @@ struct Feed {
 
 // One step over all feeds as one batch. Returns the outputs per feed and layer, (count, H, dv).
 inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std::vector<Feed>& feeds,
-                                                         float soft_cap = 0, const Turn* turn = nullptr) {
+                                                         float soft_cap = 0, const Rotation* rotation = nullptr) {
   const CacheShape& s = cache.shape();
   std::vector<Slice> slices;
   int n = 0;
@@ -134,7 +134,7 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
     std::vector<float> out(static_cast<std::size_t>(n) * out_row, -7.0f);
     const bool own = shape.kv_of < 0;
     cache.attend(l, q.data(), own ? k.data() : nullptr, own && !shape.latent ? v.data() : nullptr, out.data(),
-                 {.scale = default_scale(shape), .soft_cap = soft_cap, .turn = turn});
+                 {.scale = default_scale(shape), .soft_cap = soft_cap, .rotation = rotation});
     std::size_t row = 0;
     for (std::size_t i = 0; i < feeds.size(); ++i) {
       const auto count = static_cast<std::size_t>(feeds[i].count);

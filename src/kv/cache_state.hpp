@@ -32,6 +32,8 @@ struct CacheState {
   // Drops pages of its own until `keep` are left.
   void drop_own(Sequence* s, std::int64_t keep);
   void drop_all(Sequence* s);  // borrowed ones, too
+  void abort();                // as Cache::abort
+  void check_disk();           // gives the step up where the disk failed
   // A page of the pool from its pieces, see SequenceBytes::sealed_page. Throws Error(kIo).
   void fill(std::int32_t slot, std::span<const std::byte> from) const {
     visit_slot(arena, slot, [&](std::byte* p, std::size_t n) {
@@ -45,7 +47,7 @@ struct CacheState {
     return own / kPageTokens + static_cast<std::int64_t>(borrowed.pages().size()) <=
            memory.tokens / kPageTokens + kGroupPages;
   }
-  Meter& meter() { return attention.selection().meter(); }
+  Selection& selection() { return attention.selection(); }
 
   Team& team;
   Arena arena;
@@ -59,7 +61,6 @@ struct CacheState {
   std::vector<Slice> slices;          // of the open step
   std::vector<char> attended;         // layers, in the open step
   std::vector<char> recurred;
-  std::vector<float> frame;  // scratch of outlines
   bool open = false;
   CacheShape given;  // without the layers that indexes are
   bool shares;       // some layer reads another one's keys

@@ -12,6 +12,7 @@
 #include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
 #include "kv/device_fixture.hpp"
+#include "select/spec.hpp"
 #include "tensor/buffer.hpp"
 
 namespace {
@@ -235,9 +236,6 @@ TEST(Cache, BadOptionsNameThemselves) {
   EXPECT_NE(message(kShape, o).find("'f17'"), std::string::npos);
   for (const auto& entry : codecs()) EXPECT_NE(message(kShape, o).find(entry.name), std::string::npos) << entry.name;
   o = options_for(100);
-  o.selector = "none";
-  EXPECT_NE(message(kShape, o).find("'none'"), std::string::npos);
-  o = options_for(100);
   o.window = -1;
   EXPECT_NE(message(kShape, o).find("window"), std::string::npos);
   o = options_for(100);
@@ -278,7 +276,7 @@ TEST(Cache, MemoryIsThePlan) {
 TEST(Cache, MemoryWithASelectorIsThePlan) {
   Team team(2);
   CacheOptions o = options_for(200000, 3);
-  o.selector = "quest";
+  o.selector = select::read_selector("quest", "test");
   const auto before = tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch);
   Cache cache(team, kShape, o);
   const auto held =

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "kv/device_fixture.hpp"
 #include "kv/life_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -110,7 +111,7 @@ TEST(Chooser, GeneratedAndDraftedTokensChooseAsPromptsDo) {
     expect_same_bits(want, last, codec);
     Outputs got;
     for (int at = 250; at < t.n;) {  // pairs whose second token is taken back
-      const bool pair = at % 2 == 0 && cache.draft_room(*drafts) >= 1;
+      const bool pair = at % 2 == 0 && cache.rules().draft_room(*drafts) >= 1;
       const auto outs = step(cache, {{drafts, pair ? &mixed : &t, at, pair ? 2 : 1, true}})[0];
       ++at;
       if (pair) cache.truncate(drafts, at);
@@ -173,7 +174,7 @@ TEST(Chooser, RestoredAndCutSequencesGoOn) {
       }
       Sequence* const fork = cache.fork(*s);
       feed(cache, fork, other, n, n + 20, 20);
-      if (cache.can_truncate(*fork, n)) {
+      if (cache.rules().can_truncate(*fork, n)) {
         cache.truncate(fork, n);
         EXPECT_EQ(cache.bytes().digest(*fork), cache.bytes().digest(*s));
       }
@@ -218,12 +219,12 @@ TEST(Chooser, BytesAreCountedAndWhatCannotBeIsRefused) {
   EXPECT_EQ(plan_memory(shape, options("rq4"), 1).k_bits, plan_memory(plain, options("rq4"), 1).k_bits);
 
   CacheOptions o = options("f16");
-  o.selector = "quest:budget=512";
+  o.selector = select::read_selector("quest:budget=512", "test");
   EXPECT_THROW(plan_memory(shape, o, 1), Error);
   Cache cache(team, shape, options("f16"));
   Sequence* const s = cache.create();
-  EXPECT_THROW(cache.set_selection(s, "sink_recent:budget=256"), Error);
-  cache.set_selection(s, "all");
+  EXPECT_THROW(cache.set_selection(s, select::read_selector("sink_recent:budget=256", "test")), Error);
+  cache.set_selection(s, select::read_selector("all", "test"));
   EXPECT_EQ(cache.shape().count(), 4);
 
   CacheShape bad = shape;

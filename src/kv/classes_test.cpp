@@ -233,7 +233,7 @@ TEST_F(Classes, CutsWithinTheLastPageAreExact) {
         std::vector<std::byte> tail(cache.rules().tail_bytes(keep));
         ASSERT_TRUE(cache.rules().keeps_tail(Cache::length(*cut), keep));
         cache.bytes().save_tail(*cut, keep, tail);
-        ASSERT_TRUE(cache.can_truncate(*cut, keep));
+        ASSERT_TRUE(cache.rules().can_truncate(*cut, keep));
         cache.truncate(cut, keep);
         Sequence* plain = cache.create();
         fixture::feed(cache, plain, t, 0, keep, 90);
@@ -270,7 +270,7 @@ TEST_F(Classes, ACutBeyondWhatAWindowKeptIsRefusedAndChangesNothing) {
   Sequence* sequence = cache.create();
   fixture::feed(cache, sequence, t, 0, 900, kStep);
   const std::uint64_t digest = cache.bytes().digest(*sequence);
-  EXPECT_FALSE(cache.can_truncate(*sequence, 300));
+  EXPECT_FALSE(cache.rules().can_truncate(*sequence, 300));
   EXPECT_THROW(cache.truncate(sequence, 300), Error);
   EXPECT_EQ(cache.bytes().digest(*sequence), digest);
   cache.truncate(sequence, 0);

@@ -77,7 +77,7 @@ struct CodecSide {
   // basis (below).
   void (*unseal)(const Head& head, const PageRef& page, float* tile) = nullptr;
 
-  // The basis. A codec may store R x instead of x, R orthogonal: then queries are turned by R before dots, and outputs
+  // The basis. A codec may store R x instead of x, R orthogonal: then queries are rotated by R before dots, and outputs
   // by R^T after accumulate, once for many pages. Both work in place on `rows` rows of d floats, `stride` floats apart.
   // Null in codecs that store x.
   void (*to_basis)(const Head& head, int rows, float* x, std::ptrdiff_t stride) = nullptr;
@@ -96,9 +96,9 @@ struct Codec {
   std::size_t (*state_bytes)(int d) = nullptr;
   void (*init_state)(void* state, int d, Side side, int layer, int kv_head) = nullptr;
 
-  // Factors of a head's channels, (d), each positive: the state of keys turned x into R x; from now on keys are stored
-  // as R (x / factor) and queries turned to R (factor q), so that scores stay what they are. from_basis takes rows back
-  // to x. Null in codecs that know no factors.
+  // Factors of a head's channels, (d), each positive: the state of keys rotates x into R x; from now on keys are stored
+  // as R (x / factor) and queries rotated to R (factor q), so that scores stay what they are. from_basis takes rows
+  // back to x. Null in codecs that know no factors.
   void (*set_factors)(void* state, int d, const float* factors) = nullptr;
 
   CodecSide k;

@@ -115,7 +115,7 @@ struct Subject {
   std::vector<std::byte> bytes() const { return {page->data(), page->data() + page->size()}; }
   void set_bytes(const std::vector<std::byte>& b) { std::memcpy(page->data(), b.data(), b.size()); }
 
-  // (128, d) token-major, turned back from the codec's basis.
+  // (128, d) token-major, rotated back from the codec's basis.
   std::vector<float> unsealed() const {
     const int panels = (d + kPanel - 1) / kPanel;
     const std::size_t floats = static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(panels * kPanel);

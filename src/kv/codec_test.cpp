@@ -77,12 +77,12 @@ TEST(Codec, DotsAreProductsWithUnsealedRows) {
     const auto rows = s.unsealed();
     for (const int g : {1, 2, 3, 4, 5, 8, 11}) {
       const auto q = gaussian(static_cast<std::size_t>(g * s.d), 7);
-      std::vector<float> turned = q;
-      if (s.codec->k.to_basis) s.codec->k.to_basis(s.head(), g, turned.data(), s.d);
+      std::vector<float> rotated = q;
+      if (s.codec->k.to_basis) s.codec->k.to_basis(s.head(), g, rotated.data(), s.d);
       constexpr int kStride = 3 * kPageTokens;
       std::vector<float> scores(static_cast<std::size_t>(g * kStride), -7.0f);
       const PageRef pages[2] = {s.ref(0, 128), s.ref(0, 128)};
-      s.codec->dots(s.head(), pages, 2, turned.data(), g, scores.data(), kStride);
+      s.codec->dots(s.head(), pages, 2, rotated.data(), g, scores.data(), kStride);
       double error = 0;
       double energy = 0;
       for (int r = 0; r < g; ++r)
@@ -316,10 +316,10 @@ TEST(Codec, InstructionSetsAgreeToTheBit) {
           r.tile = x.unsealed();
           const PageRef page = x.ref(3, 128);
           if (x.side == Side::kKeys) {
-            auto turned = q;
-            if (x.codec->k.to_basis) x.codec->k.to_basis(x.head(), g, turned.data(), x.d);
+            auto rotated = q;
+            if (x.codec->k.to_basis) x.codec->k.to_basis(x.head(), g, rotated.data(), x.d);
             r.products.assign(g * kPageTokens, 0);
-            x.codec->dots(x.head(), &page, 1, turned.data(), g, r.products.data(), kPageTokens);
+            x.codec->dots(x.head(), &page, 1, rotated.data(), g, r.products.data(), kPageTokens);
             for (int i = 0; i < g; ++i) std::fill_n(&r.products[static_cast<std::size_t>(i * kPageTokens)], 3, 0.0f);
           } else {
             auto weights = w;
@@ -462,11 +462,11 @@ TEST(Codec, FactorsOfKeysCancelInScores) {
     }
     const auto error_of = [&](double most_apart) {
       s.seal(rows, 0);
-      auto turned = q;
-      s.codec->k.to_basis(s.head(), 1, turned.data(), s.d);
+      auto rotated = q;
+      s.codec->k.to_basis(s.head(), 1, rotated.data(), s.d);
       std::vector<float> scores(kPageTokens);
       const PageRef page = s.ref(0, 128);
-      s.codec->dots(s.head(), &page, 1, turned.data(), 1, scores.data(), kPageTokens);
+      s.codec->dots(s.head(), &page, 1, rotated.data(), 1, scores.data(), kPageTokens);
       const auto back = s.unsealed();
       double error = 0, energy = 0, apart = 0;
       for (int t = 0; t < kPageTokens; ++t) {
@@ -501,7 +501,7 @@ TEST(Codec, TheBasisIsOrthogonal) {
   });
 }
 
-// A page moved by D positions is used with the query turned by -D: the same as turning the stored keys by D.
+// A page moved by D positions is used with the query rotated by -D: the same as rotating the stored keys by D.
 TEST(Codec, PagesMoveByTurningTheQuery) {
   each([](Subject s) {
     if (s.side != Side::kKeys) return;
@@ -509,11 +509,11 @@ TEST(Codec, PagesMoveByTurningTheQuery) {
     const auto rows = s.unsealed();
     const auto q = gaussian(static_cast<std::size_t>(s.d), 14);
     for (const double shift : {-4096.0, -3.0, 128.0, 100000.0}) {
-      auto turned = rotary(q, -shift);
-      if (s.codec->k.to_basis) s.codec->k.to_basis(s.head(), 1, turned.data(), s.d);
+      auto rotated = rotary(q, -shift);
+      if (s.codec->k.to_basis) s.codec->k.to_basis(s.head(), 1, rotated.data(), s.d);
       std::vector<float> scores(kPageTokens);
       const PageRef page = s.ref(0, 128);
-      s.codec->dots(s.head(), &page, 1, turned.data(), 1, scores.data(), kPageTokens);
+      s.codec->dots(s.head(), &page, 1, rotated.data(), 1, scores.data(), kPageTokens);
       double error = 0;
       double energy = 0;
       for (int t = 0; t < kPageTokens; ++t) {

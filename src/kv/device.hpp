@@ -63,7 +63,7 @@ struct DevicePage {
 
 // Query rows of one KV head against whole groups of sealed pages, every token of which every row sees; no page is
 // empty. Every kGroupPages pages from the first on are a group, whose state is what kv/fold.hpp makes of them: pages
-// merged from left to right into the first one's state in the codec's basis, then turned back (CodecSide::from_basis).
+// merged from left to right into the first one's state in the codec's basis, then rotated back (CodecSide::from_basis).
 // A page may come up more than once.
 struct DeviceFold {
   int head = 0;

@@ -126,7 +126,7 @@ class ThreadDevice final : public PageDevice {
     piece += static_cast<std::size_t>(f.head) * (latent ? 1 : 2);
     const auto head = static_cast<std::size_t>(f.head);
     Codec keys = *layer->k;
-    keys.k.to_basis = nullptr;  // queries come turned
+    keys.k.to_basis = nullptr;  // queries come rotated
     const Segment segment{&keys, latent ? &keys : layer->v, layer->heads_k[head], layer->heads_v[head]};
     const Rows rows{f.q, f.rows, f.rows, std::int64_t{1} << 40};
     const FoldSize size{f.rows, layer->shape.head_dim, layer->shape.sum_dim(), latent ? 1 : kGroupPages, latent,

@@ -9,7 +9,8 @@
 
 #include "kv/device_fixture.hpp"
 #include "kv/life_fixture.hpp"
-#include "kv/turn.hpp"
+#include "kv/rotation.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -33,7 +34,7 @@ CacheShape shape() {
 CacheOptions options(const std::string& codec, const std::string& selector = "all") {
   CacheOptions o;
   o.k_codec = o.v_codec = codec;
-  o.selector = selector;
+  o.selector = select::read_selector(selector, "test");
   o.max_tokens = 4 * fixture::life_tokens(kPrompt);
   o.max_sequences = 4;
   return o;
@@ -47,7 +48,7 @@ DeviceStats compare(const CacheShape& s, CacheOptions o, DeviceLimits limits = {
   o.device = device;
   Cache with(two, s, o);
   expect_same_bits(fixture::live(with, kPrompt, 350, soft_cap), fixture::live(host, kPrompt, 500, soft_cap),
-                   o.k_codec + " " + o.selector);
+                   o.k_codec + " " + std::string(o.selector->text()));
   EXPECT_EQ(host.stats().device.name, "");
   return with.stats().device;
 }
@@ -129,7 +130,7 @@ TEST(DeviceFolds, DraftedTokens) {
     for (int i = kPrompt; i < kPrompt + 60; i += 2) {
       const auto more = fixture::step(cache, {{s, &t, i, 4, true}});
       fixture::append(&outs, more[0]);
-      if (cache.can_truncate(*s, i + 2)) cache.truncate(s, i + 2);
+      if (cache.rules().can_truncate(*s, i + 2)) cache.truncate(s, i + 2);
     }
     return outs;
   };
@@ -138,13 +139,13 @@ TEST(DeviceFolds, DraftedTokens) {
   EXPECT_GT(device->totals(), 0u);
 }
 
-// Borrowed pages are the host's, with turned queries; own ones behind them come as states of groups.
+// Borrowed pages are the host's, with rotated queries; own ones behind them come as states of groups.
 TEST(DeviceFolds, BesideBorrowedPages) {
   Team team(2);
   const CacheShape s = CacheShape::uniform(2, {2, 6, 32, 32});
   std::vector<double> frequencies;
   for (int i = 0; i < 16; ++i) frequencies.push_back(std::pow(10000.0, -2.0 * i / 32));
-  const Turn turn{frequencies.data(), 16, kernel::RopePairs::kSplitHalf};
+  const Rotation rotation{frequencies.data(), 16, kernel::RopePairs::kSplitHalf};
   const Tokens t = fixture::random_tokens(s, 3000, 6);
   CacheOptions o = options("rq4");
   const auto run = [&](std::shared_ptr<PageDevice> device) {
@@ -165,7 +166,7 @@ TEST(DeviceFolds, BesideBorrowedPages) {
     cache.borrowing().borrow(reader, {&borrowed, 1}, fresh);
     Outputs outs(2);
     for (int i = 1500; i < 1900; ++i)
-      fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &turn)[0]);
+      fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &rotation)[0]);
     cache.check_integrity();
     return outs;
   };

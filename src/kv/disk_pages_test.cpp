@@ -10,6 +10,7 @@
 #include "kv/life_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/page_file_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -40,7 +41,7 @@ class OnDisk : public testing::Test {
                        int threads = 3) const {
     CacheOptions o;
     o.k_codec = o.v_codec = codec;
-    o.selector = selector;
+    o.selector = select::read_selector(selector, "test");
     o.max_tokens = 4 * kAll;
     o.max_sequences = 4;
     if (!disk) return o;

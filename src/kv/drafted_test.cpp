@@ -7,6 +7,7 @@
 
 #include "kv/cache_fixture.hpp"
 #include "kv/page.hpp"
+#include "select/spec.hpp"
 #include "simd/every_isa.hpp"
 
 namespace kvasir::kv {
@@ -83,7 +84,7 @@ void expect_bits_of_single_steps(const CacheShape& s, const CacheOptions& o, int
   int step = 0;
   for (int p = kPrompt; p < kEnd; ++step) {
     // Of all lengths, all, some or none of them right.
-    const int room = static_cast<int>(std::min<std::int64_t>(drafted.draft_room(*b), kEnd - p - 1));
+    const int room = static_cast<int>(std::min<std::int64_t>(drafted.rules().draft_room(*b), kEnd - p - 1));
     const int count = 1 + std::min(room, step % kMost), accepted = std::min(count, 1 + step * 5 % (kMost + 2));
     const Tokens tokens = mixture(s, right, wrong, p, accepted, count);
     const Outputs out = fixture::step(drafted, {{b, &tokens, 0, count, true}})[0];
@@ -161,7 +162,7 @@ void expect_drafts_leave_nothing(const CacheShape& s, int threads) {
       ASSERT_EQ(std::memcmp(got[l].data(), wanted[l].data(), wanted[l].size() * sizeof(float)), 0) << p << " " << l;
     p += count;
     for (int g = 0; g < step % 17 && p + g < kEnd; ++g) fixture::step(drafting, {{b, &wrong, p + g, 1, true}});
-    ASSERT_TRUE(drafting.can_truncate(*b, p)) << p;
+    ASSERT_TRUE(drafting.rules().can_truncate(*b, p)) << p;
     drafting.truncate(b, p);
     ASSERT_EQ(drafting.bytes().digest(*b), plain.bytes().digest(*a)) << p;
     drafting.check_integrity();
@@ -179,7 +180,7 @@ TEST(Drafted, MtpLeavesNothingOfItsDrafts) {
 // A selector is asked for every token.
 TEST(Drafted, SelectorsChooseAsForSingleSteps) {
   CacheOptions o = options_for("rq4", "rq4");
-  o.selector = "quest:block=16:budget=128:local=16";
+  o.selector = select::read_selector("quest:block=16:budget=128:local=16", "test");
   o.window = 0;
   expect_bits_of_single_steps({{{1, 2, 32, 32}, local(50)}}, o, 2);
 }
@@ -190,10 +191,10 @@ TEST(Drafted, RoomEndsWithThePage) {
   Team team(1);
   Cache cache(team, s, options_for("f16", "f16"));
   Sequence* const sequence = cache.create();
-  EXPECT_EQ(cache.draft_room(*sequence), kPageTokens - 1);
+  EXPECT_EQ(cache.rules().draft_room(*sequence), kPageTokens - 1);
   for (const auto& [n, room] : {std::pair{127, 0}, {128, 127}, {300, 383 - 300}}) {
     fixture::feed(cache, sequence, t, static_cast<int>(Cache::length(*sequence)), n, 64);
-    EXPECT_EQ(cache.draft_room(*sequence), room) << n;
+    EXPECT_EQ(cache.rules().draft_room(*sequence), room) << n;
   }
 }
 

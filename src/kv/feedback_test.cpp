@@ -141,17 +141,17 @@ Errors seal(const Subject& s, const std::vector<float>& rows, const float* feedb
   return all;
 }
 
-// `h` turned as the codec turns queries.
+// `h` rotated as the codec rotates queries.
 std::vector<float> feedback_of(const Subject& s, const std::vector<double>& h) {
   const auto n = static_cast<std::size_t>(s.d);
-  std::vector<float> turned(h.begin(), h.end());
+  std::vector<float> rotated(h.begin(), h.end());
   for (int side = 0; side < 2; ++side) {
-    s.codec->k.to_basis(s.head(), s.d, turned.data(), s.d);
+    s.codec->k.to_basis(s.head(), s.d, rotated.data(), s.d);
     for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = 0; j < i; ++j) std::swap(turned[i * n + j], turned[j * n + i]);
+      for (std::size_t j = 0; j < i; ++j) std::swap(rotated[i * n + j], rotated[j * n + i]);
   }
   std::vector<float> f(feedback_floats(s.d));
-  make_feedback(s.d, std::vector<double>(turned.begin(), turned.end()).data(), f.data());
+  make_feedback(s.d, std::vector<double>(rotated.begin(), rotated.end()).data(), f.data());
   return f;
 }
 

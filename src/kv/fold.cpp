@@ -17,7 +17,7 @@ std::size_t FoldScratch::place(float* p, const FoldSize& size) {
   const auto batch = static_cast<std::size_t>(size.batch);
   const auto pitch = static_cast<std::size_t>(kernel::out_pitch(size.dv));
   q = take(rows * d);
-  turned = take(rows * d);
+  rotated = take(rows * d);
   begins = reinterpret_cast<int*>(take(rows));
   ends = reinterpret_cast<int*>(take(rows));
   weights = take(rows * batch * kPageTokens);
@@ -38,28 +38,28 @@ std::size_t FoldScratch::place(float* p, const FoldSize& size) {
   return at;
 }
 
-// The rows as the segment's keys want them: turned back by its shift, in the basis of its codec.
+// The rows as the segment's keys want them: rotated back by its shift, in the basis of its codec.
 const float* Fold::queries(const Segment& segment) {
   const CodecSide& keys = segment.k->k;
   if (!keys.to_basis && segment.shift == 0) return rows_.q;
-  if (turned_for_ == segment.k && turned_by_ == segment.shift) return s_.turned;
-  turned_for_ = segment.k;
-  turned_by_ = segment.shift;
-  std::copy_n(rows_.q, static_cast<std::size_t>(rows_.count) * static_cast<std::size_t>(size_.d), s_.turned);
+  if (rotated_for_ == segment.k && rotated_by_ == segment.shift) return s_.rotated;
+  rotated_for_ = segment.k;
+  rotated_by_ = segment.shift;
+  std::copy_n(rows_.q, static_cast<std::size_t>(rows_.count) * static_cast<std::size_t>(size_.d), s_.rotated);
   if (segment.shift != 0) {
     const float* const cosines = segment.angles ? segment.angles : s_.cosines;
-    const float* const sines = segment.angles ? segment.angles + turn_->pairs : s_.sines;
-    for (std::int64_t i = 0; i < turn_->pairs && !segment.angles; ++i) {
-      const double angle = -static_cast<double>(segment.shift) * turn_->frequencies[i];
+    const float* const sines = segment.angles ? segment.angles + rotation_->pairs : s_.sines;
+    for (std::int64_t i = 0; i < rotation_->pairs && !segment.angles; ++i) {
+      const double angle = -static_cast<double>(segment.shift) * rotation_->frequencies[i];
       s_.cosines[i] = static_cast<float>(std::cos(angle));
       s_.sines[i] = static_cast<float>(std::sin(angle));
     }
     for (int r = 0; r < rows_.count; ++r)
-      kernel::ops().rope(s_.turned + static_cast<std::ptrdiff_t>(r) * size_.d, cosines, sines, turn_->pairs,
-                         turn_->layout);
+      kernel::ops().rope(s_.rotated + static_cast<std::ptrdiff_t>(r) * size_.d, cosines, sines, rotation_->pairs,
+                         rotation_->layout);
   }
-  if (keys.to_basis) keys.to_basis(segment.head_k, rows_.count, s_.turned, size_.d);
-  return s_.turned;
+  if (keys.to_basis) keys.to_basis(segment.head_k, rows_.count, s_.rotated, size_.d);
+  return s_.rotated;
 }
 
 // Scores of page `index` of a batch become weights. REQUIRES: limit(page)
@@ -214,7 +214,7 @@ void Fold::add(const Segment& segment, std::span<const FoldPage> pages, bool fir
   const auto& kernels = kernel::attention();
   const CodecSide& values = size_.latent ? segment.k->k : segment.v->v;
   const Head& head_v = size_.latent ? segment.head_k : segment.head_v;
-  // What lies in another basis is merged by itself and turned back; into an empty state it goes directly.
+  // What lies in another basis is merged by itself and rotated back; into an empty state it goes directly.
   const bool apart = values.from_basis && !first;
   const kernel::States& to = apart ? s_.run : into;
   if (apart) kernels.clear(rows_.count, size_.dv, to);

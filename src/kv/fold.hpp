@@ -18,7 +18,7 @@
 #include "kv/codec.hpp"
 #include "kv/layout.hpp"
 #include "kv/options.hpp"
-#include "kv/turn.hpp"
+#include "kv/rotation.hpp"
 
 namespace kvasir::kv {
 
@@ -80,8 +80,8 @@ struct Segment {
   const Codec* v;
   Head head_k;
   Head head_v;
-  // New position minus the position that its keys were turned for. Scores depend on relative positions only, so
-  // queries are turned back by as much, once per run of pages.
+  // New position minus the position that its keys were rotated for. Scores depend on relative positions only, so
+  // queries are rotated back by as much, once per run of pages.
   std::int64_t shift = 0;
   const float* angles = nullptr;  // (2, pairs): cosines and sines of -shift; null: they are computed
 };
@@ -115,9 +115,9 @@ inline FoldSize fold_size(const LayerLayout& l, int rows, bool prompt) {
 }
 
 struct FoldScratch {
-  float* q;       // (rows, d): scaled queries
-  float* turned;  // (rows, d): the same as a segment wants them
-  int* begins;    // (rows)
+  float* q;        // (rows, d): scaled queries
+  float* rotated;  // (rows, d): the same as a segment wants them
+  int* begins;     // (rows)
   int* ends;
   float* weights;  // (rows, batch, 128)
   float* maxima;   // (batch, rows)
@@ -143,13 +143,13 @@ class Fold {
   // is that of the tokens of `rows`, whose pages are then all the sequence's own. `distances`: rows[0] is row 0's, and
   // those of the next token's begin `token_floats` behind it.
   Fold(const Rows& rows, const FoldSize& size, const FoldScratch& scratch, float soft_cap = 0,
-       const Turn* turn = nullptr, const float* slopes = nullptr, const Chosen& chosen = {},
+       const Rotation* rotation = nullptr, const float* slopes = nullptr, const Chosen& chosen = {},
        const DistanceBias& distances = {}, std::int64_t token_floats = 0)
       : rows_(rows),
         size_(size),
         s_(scratch),
         soft_cap_(soft_cap),
-        turn_(turn),
+        rotation_(rotation),
         slopes_(slopes),
         chosen_(chosen),
         distances_(distances),
@@ -190,13 +190,13 @@ class Fold {
   const FoldSize size_;
   const FoldScratch& s_;
   const float soft_cap_;
-  const Turn* const turn_;
+  const Rotation* const rotation_;
   const float* const slopes_;
   const Chosen chosen_;
   const DistanceBias distances_;
   const std::int64_t token_floats_;
-  const Codec* turned_for_ = nullptr;  // what s_.turned has been made for
-  std::int64_t turned_by_ = 0;
+  const Codec* rotated_for_ = nullptr;  // what s_.rotated has been made for
+  std::int64_t rotated_by_ = 0;
 };
 
 }  // namespace kvasir::kv

@@ -26,8 +26,8 @@ std::vector<double> frequencies() {
   return f;
 }
 
-// x (kD) turned to position p, pairs (i, i + kPairs).
-std::vector<double> turned(const float* x, double p) {
+// x (kD) rotated to position p, pairs (i, i + kPairs).
+std::vector<double> rotated(const float* x, double p) {
   std::vector<double> y(kD);
   const std::vector<double> f = frequencies();
   for (int i = 0; i < kPairs; ++i) {
@@ -39,13 +39,13 @@ std::vector<double> turned(const float* x, double p) {
   return y;
 }
 
-// Pages of keys (turned to the positions at which they were made) and values, sealed by one codec.
+// Pages of keys (rotated to the positions at which they were made) and values, sealed by one codec.
 struct Pages {
   const Codec* codec;
   CodecParams params;
   int count;
   std::int64_t made_at;
-  std::vector<float> k, v;  // (128 count, kD), not turned
+  std::vector<float> k, v;  // (128 count, kD), not rotated
   tensor::Buffer k_blocks, v_blocks, k_state, v_state;
   std::size_t k_bytes, v_bytes;
 
@@ -79,7 +79,7 @@ struct Pages {
       std::vector<float> rows;
       for (int t = 0; t < kPageTokens; ++t) {
         const int row = p * kPageTokens + t;
-        for (const double x : turned(k.data() + row * kD, static_cast<double>(made_at + row)))
+        for (const double x : rotated(k.data() + row * kD, static_cast<double>(made_at + row)))
           rows.push_back(static_cast<float>(x));
       }
       const auto page = static_cast<std::size_t>(p);
@@ -107,11 +107,11 @@ struct Token {
 };
 
 std::vector<double> attention(const float* q, std::int64_t position, const std::vector<Token>& tokens) {
-  const std::vector<double> query = turned(q, static_cast<double>(position));
+  const std::vector<double> query = rotated(q, static_cast<double>(position));
   std::vector<double> out(kD);
   double sum = 0;
   for (const Token& t : tokens) {
-    const std::vector<double> key = turned(t.k, static_cast<double>(t.position));
+    const std::vector<double> key = rotated(t.k, static_cast<double>(t.position));
     double score = 0;
     for (int c = 0; c < kD; ++c) score += query[static_cast<std::size_t>(c)] * key[static_cast<std::size_t>(c)];
     const double w = std::exp(score);
@@ -138,7 +138,7 @@ double error(const char* borrowed_codec, const char* own_codec, bool tiles, std:
   std::vector<float> plain;
   for (int r = 0; r < kGroup; ++r) {
     for (int c = 0; c < kD; ++c) plain.push_back(fixture::noise(23, static_cast<std::uint64_t>(r * kD + c)));
-    for (const double x : turned(plain.data() + r * kD, static_cast<double>(position)))
+    for (const double x : rotated(plain.data() + r * kD, static_cast<double>(position)))
       q.push_back(static_cast<float>(x));
   }
 
@@ -149,8 +149,8 @@ double error(const char* borrowed_codec, const char* own_codec, bool tiles, std:
   kernel::attention().scale_rows(q.data(), kD, kGroup, kD, 1.0f, scratch.q);
   const Rows rows{scratch.q, kGroup, kGroup, position};
   const std::vector<double> f = frequencies();
-  const Turn turn{f.data(), kPairs, kernel::RopePairs::kSplitHalf};
-  Fold fold(rows, size, scratch, 0, &turn);
+  const Rotation rotation{f.data(), kPairs, kernel::RopePairs::kSplitHalf};
+  Fold fold(rows, size, scratch, 0, &rotation);
   const Segment first{borrowed.codec, borrowed.codec, borrowed.head_k(), borrowed.head_v(), shift};
   const Segment second{own.codec, own.codec, own.head_k(), own.head_v()};
   FoldPage pages[] = {borrowed.page(0, kShift), borrowed.page(1, kShift + kPageTokens)};

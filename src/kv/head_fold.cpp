@@ -35,7 +35,7 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
       raw_{
           step.owner().raw_k, step.owner().raw_v, {size_.d, {}, nullptr}, {step.owner().shape.head_dim_v, {}, nullptr}},
       sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
-      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn, step.slopes(head),
+      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.rotation, step.slopes(head),
             step.chosen(part, token), step.distances(part, token, head), step.distance_floats()) {}
 
 HeadFold::HeadFold(const LayerStep& step, std::span<const int> parts, int head, const PageList& list, int worker)
@@ -52,7 +52,7 @@ HeadFold::HeadFold(const LayerStep& step, std::span<const int> parts, int head, 
       raw_{
           step.owner().raw_k, step.owner().raw_v, {size_.d, {}, nullptr}, {step.owner().shape.head_dim_v, {}, nullptr}},
       sealed_{step.owner().k, step.owner().v, step.arena.head_k(layer_, head), step.arena.head_v(layer_, head)},
-      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.turn) {}
+      fold_(rows_, size_, scratch_, step.x.scoring.soft_cap, step.x.scoring.rotation) {}
 
 // Sinks are a segment of one short page.
 FoldPage HeadFold::sink_page() const {
@@ -126,7 +126,7 @@ void HeadFold::group(std::int64_t group, const Ahead& after, const kernel::State
 // Pages of one shift that follow each other are taken together.
 void HeadFold::borrowed(std::int64_t group, const kernel::States& into) {
   const Borrowed& b = *sequence_.borrowed;
-  const Turn* const turn = step_.x.scoring.turn;
+  const Rotation* const rotation = step_.x.scoring.rotation;
   // Of a window, pages are passed over that no row reaches back to.
   const std::int64_t last = rows_.place(rows_.last());
   const std::int64_t from = rows_.window > 0 ? rows_.seen_from(rows_.place(rows_.first)) : 0;
@@ -154,8 +154,8 @@ void HeadFold::borrowed(std::int64_t group, const kernel::States& into) {
     here.load({slots, count});
     for (std::size_t k = 0; k < count; ++k) pages[k].k.block = here[k].k, pages[k].v.block = here[k].v;
     Segment segment = sealed_;
-    segment.shift = turn ? b.shift(run) : 0;
-    segment.angles = turn ? b.angles(*turn, run) : nullptr;
+    segment.shift = rotation ? b.shift(run) : 0;
+    segment.angles = rotation ? b.angles(*rotation, run) : nullptr;
     fold_.add(segment, {pages, count}, first, into);
     first = false;
   }

@@ -11,11 +11,8 @@
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/hot_pages.hpp"
-#include "kv/outline.hpp"
-#include "kv/question.hpp"
 #include "kv/shared_groups.hpp"
 #include "kv/spec.hpp"
-#include "kv/summaries.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -85,8 +82,9 @@ void check_indexes(const CacheShape& s, const CacheOptions& o) {
     if (std::none_of(s.layers.begin(), s.layers.end(), [&](const LayerShape& l) { return l.chosen_by == i; }))
       bad_option("index " + std::to_string(i) + " chooses for no layer", "indexes");
   }
-  if (!s.indexes.empty() && !parse_select(o.selector, "cache option selector").dense())
-    bad_option("'" + o.selector + "' cannot choose: layers of this model choose the tokens that they read themselves",
+  if (!s.indexes.empty() && o.selector && !o.selector->dense())
+    bad_option("'" + std::string(o.selector->text()) +
+                   "' cannot choose: layers of this model choose the tokens that they read themselves",
                "selector");
 }
 
@@ -129,8 +127,6 @@ BlockLayout place(std::size_t* size, std::size_t k_bytes, std::size_t v_bytes, i
   *size += static_cast<std::size_t>(heads) * static_cast<std::size_t>(pages) * (k_bytes + v_bytes);
   return b;
 }
-
-std::size_t round64(std::size_t n) { return (n + 63) / 64 * 64; }
 
 bool has_metric(const CacheOptions& o, std::size_t layer) {
   return layer < o.key_metrics.size() && !o.key_metrics[layer].empty();
@@ -218,17 +214,9 @@ void place_layer(Layout* l, LayerLayout* layer, const CacheOptions& options, std
     layer->sealed = place(&l->page_bytes, k_bytes, v_bytes, s.kv_heads);
     m.k_chunk_bytes += heads * k_bytes;
     m.v_chunk_bytes += heads * v_bytes;
-    if (!layer->whole) {
-      layer->means_offset = round64(summary_bytes(l->select, s.head_dim));
-      layer->summary_bytes = layer->means_offset + round64(mean_bytes(l->select, s.sum_dim()));
-    }
+    if (l->selects() && !layer->whole) layer->summary_bytes = l->selector->summary_bytes(s);
     layer->summary_offset = l->summary_bytes;
     l->summary_bytes += heads * layer->summary_bytes;
-    if (const int pitch = summary_pitch(*l->select.selector, s.head_dim); pitch > 0 && !layer->whole) {
-      layer->outline_bytes = outline_tile_bytes(pitch);
-      layer->outline_offset = l->outline_bytes;
-      l->outline_bytes += heads * layer->outline_bytes;
-    }
   }
   layer->raw = place(&l->raw_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads, layer->raw_ring);
   layer->sinks = place(&l->sink_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
@@ -245,8 +233,7 @@ void place_layers(Layout* l, const CacheOptions& options) {
   const int extra = (options.step_tokens + kPageTokens - 1) / kPageTokens;
   double k_elements = 0, v_elements = 0, k_bits = 0, v_bits = 0;
   MemoryPlan& m = l->memory;
-  l->page_bytes = l->summary_bytes = l->outline_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes =
-      l->recurrent_floats = 0;
+  l->page_bytes = l->summary_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes = l->recurrent_floats = 0;
   m.k_chunk_bytes = m.v_chunk_bytes = m.state_bytes = 0;
   std::size_t blocks = 0;
   for (LayerLayout& layer : l->layers) {
@@ -314,38 +301,12 @@ void describe_layers(Layout* l, const CacheOptions& options) {
   }
 }
 
-// Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
-// them are still right and tensor::Buffer refuses them.
-std::size_t product(std::initializer_list<std::size_t> factors) {
-  constexpr std::size_t kMost = std::size_t{1} << 58;
-  std::size_t n = 1;
-  for (const std::size_t f : factors)
-    if (__builtin_mul_overflow(n, f, &n) || n > kMost) n = f == 0 ? 0 : kMost;
-  return n;
-}
-
 // Fills the sizes that depend on memory.tokens.
 void size_pool(Layout* l, const CacheOptions& options, int threads) {
   MemoryPlan& m = l->memory;
   m.pages = l->sealed_at(m.tokens - 1);
   place_layers(l, options);
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
-  l->selection_bytes = 0;
-  for (LayerLayout& layer : l->layers) {
-    if (layer.asked < 0) continue;
-    const auto take = [&](std::size_t* offset, std::size_t* bytes, std::size_t one, int count) {
-      *offset = l->selection_bytes;
-      *bytes = round64(one);
-      l->selection_bytes += static_cast<std::size_t>(count) * *bytes;
-    };
-    const SelectSpec& select = l->select;
-    const int heads = layer.shape.kv_heads;
-    if (select.keeps_choices())
-      take(&layer.selection_offset, &layer.selection_bytes, choice_bytes(l->most_blocks()), heads);
-    if (select.tail) take(&layer.tail_offset, &layer.tail_bytes, value_sum_bytes(layer.shape.sum_dim()), heads);
-    if (select.window > 0) take(&layer.ring_offset, &layer.ring_bytes, ring_bytes(select.window, layer.shape), 1);
-    if (select.adapts()) take(&layer.level_offset, &layer.level_bytes, level_bytes(m.tokens, select.meter), 1);
-  }
   const auto pages = static_cast<std::size_t>(m.pages);
   if (l->disk_memory > 0) {
     m.disk_bytes = product({pages, l->page_bytes});
@@ -353,7 +314,9 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   } else {
     m.sealed_bytes = product({pages, m.chunk_bytes}) + kReadSlack;
   }
-  m.sealed_bytes += product({static_cast<std::size_t>(l->outline_tiles()), l->outline_bytes});
+  const PageSelector::Memory selecting =
+      l->selects() ? l->selector->memory(*l, options.max_sequences, threads) : PageSelector::Memory();
+  m.sealed_bytes += selecting.pages;
   m.local_bytes = product({sequences, l->local_bytes}) + (l->local_bytes > 0 ? kReadSlack : 0);
   m.raw_bytes = product({sequences, l->raw_bytes}) + kReadSlack;
   m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
@@ -361,12 +324,19 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   m.scratch_bytes =
       sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats() +
                        product({static_cast<std::size_t>(threads), l->recurrent_worker_floats()}) + l->widest_row()) +
-      l->index_scratch(l->step_tokens) + product({sequences, l->selection_bytes}) +
-      l->answer_bytes(options.max_sequences) + product({static_cast<std::size_t>(threads), l->question_bytes()}) +
+      l->index_scratch(l->step_tokens) + selecting.scratch +
       (options.device ? l->device_bytes(options.max_sequences) : 0);
 }
 
 }  // namespace
+
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  constexpr std::size_t kMost = std::size_t{1} << 58;
+  std::size_t n = 1;
+  for (const std::size_t f : factors)
+    if (__builtin_mul_overflow(n, f, &n) || n > kMost) n = f == 0 ? 0 : kMost;
+  return n;
+}
 
 int Layout::few_rows() const {
   int rows = 8;
@@ -398,14 +368,6 @@ int Layout::most_heads() const {
   return heads;
 }
 
-std::size_t Layout::answer_bytes(int sequences) const {
-  return select.dense() ? 0
-                        : product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()),
-                                   answer_room(*this)});
-}
-
-std::size_t Layout::question_bytes() const { return select.dense() ? 0 : Question::bytes(*this); }
-
 std::size_t Layout::index_scratch(int tokens) const {
   if (shape.indexes.empty()) return 0;
   const auto pages = static_cast<std::size_t>((memory.tokens + kPageTokens - 1) / kPageTokens);
@@ -422,12 +384,6 @@ std::size_t Layout::device_query_floats() const {
 std::size_t Layout::device_bytes(int sequences) const {
   return product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()), device_query_floats(),
                   sizeof(float)});
-}
-
-std::int64_t Layout::outline_tiles() const {
-  if (!select.selector->width) return 0;  // blocks may be of single tokens then
-  const std::int64_t slots = slots_per_tile(select.blocks_per_page());
-  return (memory.pages + slots - 1) / slots;
 }
 
 std::size_t Layout::state_floats() const {
@@ -449,7 +405,7 @@ std::size_t Layout::worker_floats() const {
     // Sealing, and a page of keys, or of values, as floats for the selector's summary.
     most = std::max({most,
                      query_floats(s) + seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim) +
-                         kPageTokens + (select.selector->width ? summary_floats(select, s.head_dim) : 0),
+                         kPageTokens + (selects() ? selector->sealing_floats(s) : 0),
                      seal_floats(s.head_dim_v),
                      static_cast<std::size_t>(kPageTokens * ((s.head_dim_v + kPanel - 1) / kPanel * kPanel))});
   }
@@ -495,7 +451,7 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   for (const IndexShape& x : shape.indexes)
     l.shape.layers.push_back(
         {.kv_heads = 1, .query_heads = x.heads, .head_dim = x.dim, .head_dim_v = 8, .latent = true, .chooses = x.top});
-  l.select = parse_select(options.selector, "cache option selector");
+  l.selector = options.selector;
   l.drafts = options.drafts;
   l.residual = residual_of(options);
   // What goes beyond the capacity keeps everything raw: more blocks than that would never be used.

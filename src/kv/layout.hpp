@@ -16,14 +16,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <memory>
 #include <vector>
 
-#include "kv/choice.hpp"
 #include "kv/codec.hpp"
 #include "kv/options.hpp"
 #include "kv/page.hpp"
-#include "kv/select_spec.hpp"
+#include "kv/page_selector.hpp"
 
 namespace kvasir::kv {
 
@@ -66,22 +67,11 @@ struct LayerLayout {
   BlockLayout raw;     // in the sequence's raw pages, sizes of one page
   BlockLayout sinks;
   BlockLayout state;
-  int asked = -1;                    // its place among the layers that a selector is asked about; -1: it is not
-  std::size_t feedback_offset = 0;   // of a head's feedback in its state of keys; 0: none
-  std::size_t summary_bytes = 0;     // of a page of one head, for the selector
-  std::size_t means_offset = 0;      // of the means of values in it, with SelectSpec::tail
-  std::size_t summary_offset = 0;    // of head 0, in units of one pool page
-  std::size_t outline_bytes = 0;     // of a tile of one head's outlines, see kv/outline.hpp; 0: there are none
-  std::size_t outline_offset = 0;    // of head 0, in units of one tile
-  std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
-  std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
-  std::size_t tail_bytes = 0;        // what is kept of a sequence's values for one head, with SelectSpec::tail
-  std::size_t tail_offset = 0;       // of head 0 among the states of a sequence
-  std::size_t ring_bytes = 0;        // of the queries of a sequence's newest prompt tokens, with SelectSpec::window
-  std::size_t ring_offset = 0;       // among the states of a sequence
-  std::size_t level_bytes = 0;       // of the levels of a sequence, with SelectSpec::adapts
-  std::size_t level_offset = 0;      // among the states of a sequence
-  bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
+  int asked = -1;                   // its place among the layers that a selector is asked about; -1: it is not
+  std::size_t feedback_offset = 0;  // of a head's feedback in its state of keys; 0: none
+  std::size_t summary_bytes = 0;    // of a page of one head, for the selector
+  std::size_t summary_offset = 0;   // of head 0, in units of one pool page
+  bool one_arithmetic = true;       // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
 
   bool whole = false;  // it has a window, and keeps all its pages
 
@@ -116,10 +106,10 @@ struct Layout {
   int model_layers = 0;  // without these
   int step_tokens = 0;   // CacheOptions::step_tokens
   std::vector<LayerLayout> layers;
-  SelectSpec select;
-  std::vector<int> asked;  // layers that it is asked about
-  int residual = 0;        // tokens that are raw at least for every query, itself included: see sealed_at
-  int raw_pages = 0;       // most pages that are raw at a time: ceil((residual - 1) / 128) + 1
+  std::shared_ptr<const PageSelector> selector;  // CacheOptions::selector
+  std::vector<int> asked;                        // layers that it is asked about
+  int residual = 0;   // tokens that are raw at least for every query, itself included: see sealed_at
+  int raw_pages = 0;  // most pages that are raw at a time: ceil((residual - 1) / 128) + 1
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
@@ -130,12 +120,10 @@ struct Layout {
   int extent_pages = 1;              // a power of two
   std::size_t page_bytes = 0;        // of the pool: sealed keys and values of one page index, all full layers
   std::size_t summary_bytes = 0;     // beside it
-  std::size_t outline_bytes = 0;     // of one tile of outlines of every head, beside slots_per_tile of them
   std::size_t local_bytes = 0;       // rings of one sequence
   std::size_t raw_bytes = 0;         // raw pages of one sequence
   std::size_t sink_bytes = 0;        // of one sequence
   std::size_t recurrent_floats = 0;  // of one sequence
-  std::size_t selection_bytes = 0;   // the selector's states of one sequence
   std::size_t disk_memory = 0;       // > 0: sealed pages of the pool are on a disk, and so many bytes of them in memory
   MemoryPlan memory;
 
@@ -143,7 +131,7 @@ struct Layout {
   int few_rows() const;
   // Most groups of pages a sequence can have, one for the sinks included; of runs of pages, where a selector chooses.
   std::int64_t max_states() const {
-    const int runs = select.dense() ? 1 : runs_per_page(select.block);
+    const int runs = selects() ? selector->runs_per_page() : 1;
     return memory.tokens * runs / (kPageTokens * kGroupPages) + raw_pages + 3;
   }
   int index_layer(int index) const { return model_layers + index; }
@@ -157,14 +145,10 @@ struct Layout {
   std::size_t widest_row() const;               // of recurrent layers, in channels
   int most_heads() const;                       // KV heads of a layer
   int widest_sum() const;                       // elements of a sum of values, of any layer
-  // Of selectors that are asked, else 0: kv/select/.
-  std::size_t answer_bytes(int sequences) const;
-  std::size_t question_bytes() const;  // per thread
-  std::int64_t outline_tiles() const;  // of a head
   // Of queries for a device: one head's in a step, and all.
   std::size_t device_query_floats() const;
   std::size_t device_bytes(int sequences) const;
-  std::int64_t most_blocks() const { return memory.pages * select.blocks_per_page(); }
+  bool selects() const { return selector && !selector->dense(); }
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2: those whose tokens are
   // all among the first p + 1 - residual.
@@ -185,6 +169,11 @@ int extent_pages(std::size_t block_bytes);
 
 // Rows that one item of a prompt handles at most: as many as share an unsealed tile while everything stays in L2.
 inline constexpr int kItemRows = 128;
+
+// Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
+// them are still right and tensor::Buffer refuses them.
+std::size_t product(std::initializer_list<std::size_t> factors);
+inline std::size_t round64(std::size_t n) { return (n + 63) / 64 * 64; }
 
 Layout make_layout(const CacheShape& shape, const CacheOptions& options, int threads);
 

@@ -12,6 +12,7 @@
 namespace kvasir::kv {
 
 class PageDevice;
+class PageSelector;
 
 inline constexpr int kMostTaps = 32;  // of a recurrence's convolution
 
@@ -102,9 +103,9 @@ struct LayerCodecs {
 struct CacheOptions {
   std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
   std::string v_codec = "f16";
-  std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
-  std::string selector = "all";     // as kv/select_spec.hpp: which blocks generated tokens read
-  int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
+  std::vector<LayerCodecs> layers;               // exceptions; where they overlap the later one counts
+  std::shared_ptr<const PageSelector> selector;  // which pages are read (kv/page_selector.hpp); null: all
+  int window = 128;  // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
   // >= 0: in place of `window`, tokens that every query sees raw at least, itself included, to the token; at most 127
   // more are raw, because a page is sealed whole. 0 is as 1. -1: what `window` says.
   int residual = -1;
@@ -128,8 +129,8 @@ struct CacheOptions {
   // Layers with a window keep all their pages, as others do, so that other sequences can borrow them. It takes the
   // memory of a model without windows; what is computed has the same bits.
   bool whole_windows = false;
-  // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
-  // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
+  // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that rotate keys store k / factor and
+  // rotate factor q (kv/codec.hpp, set_factors). Of layers that own keys.
   std::vector<std::vector<float>> key_factors;
   // E q q^T by layer, (kv_heads, head_dim, head_dim) each or empty: in this metric codecs that feed back round keys
   // (kv/feedback.hpp).
@@ -163,7 +164,7 @@ struct MemoryPlan {
 // Tokens that every query sees raw at least, itself included, >= 1: CacheOptions::residual, or what `window` says.
 int residual_of(const CacheOptions& options);
 
-// Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
+// Throws Error(kBadInput) naming the option that is wrong (unknown codec, head size that a codec refuses,
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
 
@@ -226,8 +227,8 @@ struct SelectionStats {
   }
 };
 
-class Sequence;  // a handle; owned by its cache
-struct Turn;     // kv/turn.hpp
+class Sequence;   // a handle; owned by its cache
+struct Rotation;  // kv/rotation.hpp
 
 // Tokens [begin, end) of a text whose keys and values were computed elsewhere, from position `made_at` on, in pages
 // made_at / 128 ... of some other text. What they say of tokens before them is that text's.
@@ -246,7 +247,8 @@ struct BorrowedRun {
 // (law 1). With lossless codecs both ways have the same bits.
 //
 // both: ascending; each token of such a run sees all of the run, besides what lies in front of it. REQUIRES: a run lies
-// in one slice, whole, and nothing of it is borrowed; layers have keys and values of their own, which are not latent, and no slopes.
+// in one slice, whole, and nothing of it is borrowed; layers have keys and values of their own, which are not latent,
+// and no slopes.
 struct BothWays {
   std::int64_t begin = 0;  // tokens [begin, end) of the text
   std::int64_t end = 0;
@@ -276,12 +278,12 @@ struct Scoring {
   float soft_cap = 0;             // scores become cap tanh(score / cap); 0: they stay
   const float* slopes = nullptr;  // (query_heads), ALiBi: score - slope * distance, after the cap; null: none
   // (query_heads), one more score of every row, which counts in the sum of the weights and has no value; null: none
-  const float* sinks = nullptr;
+  const float* sink_logits = nullptr;
   // RoPE of the layer; null: it has none. Borrowed pages need it. It stays as long as the cache.
-  const Turn* turn = nullptr;
+  const Rotation* rotation = nullptr;
   // REQUIRES: the sequences borrow nothing, and no tokens see each other both ways.
   DistanceBias distances = {};
-  const float* row_sinks = nullptr;  // (rows of the batch, query_heads): in place of `sinks`
+  const float* row_sinks = nullptr;  // (rows of the batch, query_heads): in place of `sink_logits`
 };
 
 // What a recurrence computes with the channels of a token, which does not change from step to step.

@@ -47,52 +47,29 @@ bool Plan::next() {
     }
     if (s.decode) p.tokens = std::min(p.tokens, drafted_together());
     const std::int64_t sealed = layout_.sealed_at(p.position);
-    const SelectSpec& select = p.sequence->select;
-    const bool asks = p.both.end == 0 && !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 &&
-                      !s.sequence->borrowed;
-    p.prompt = !s.decode && select.prompt > 0 && asks;
-    if (p.prompt) {
-      p.first = p.position / select.prompt * select.prompt;
-      p.cut = prompt_cut(select, p.position);
-      // What reads everything stays together.
-      std::int64_t end = p.first + select.prompt;
-      while (p.cut.dense && end < p.position + p.tokens && prompt_cut(select, end).dense) end += select.prompt;
-      p.tokens = static_cast<int>(std::min<std::int64_t>(p.tokens, end - p.position));
-    }
+    const PageSelector* const selector = p.sequence->selector.get();
+    const bool asks = p.sequence->selects() && p.both.end == 0 && sealed > 0 && !s.sequence->borrowed &&
+                      layer_->asked >= 0 && selector->asks(*layer_);
+    if (asks && !s.decode) selector->cut_prompt(layout_, &p);
     done_[i] += p.tokens;
     p.seals = !shared && layer_->seals() && sealed > layout_.sealed_at(p.position - 1);
     p.few =
         p.both.end == 0 && layer_->shape.chooses == 0 && layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
-    if (asks && s.decode && p.few) p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);
-    p.chosen = asks && (p.prompt || (s.decode && p.few)) && !p.cut.dense;
+    if (asks) selector->decide(layout_, s.decode, &p);
     asks_ = asks_ || p.chosen;
-    p.measured = p.chosen && measured(p, select);
-    // Whoever measures, or chooses by what it measures, reads the key of the query's own token.
-    const bool measures = p.measured || (p.chosen && (select.preselect != 0 || select.selector->exact));
-    if (!shared && (!p.few || p.seals || measures || s.sequence->borrowed))
+    if (!shared && (!p.few || p.seals || p.reads_keys || s.sequence->borrowed))
       prepared_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);
   }
   return !parts_.empty();
 }
 
-bool Plan::measured(const Part& p, const SelectSpec& select) {
-  if (select.meter == 0) return false;
-  if (!p.prompt) return (p.position + p.tokens - 1) % select.meter == 0;
-  return p.position == p.first && p.first / select.prompt % std::max(1, select.meter / select.prompt) == 0;
-}
-
-// As of the first of the positions that share a choice, whichever is computed first.
-BlockCut Plan::prompt_cut(const SelectSpec& select, std::int64_t position) const {
-  return cut_blocks(select, position / select.prompt * select.prompt + 1, layout_.sealed_at(position) * kPageTokens);
-}
-
 // Drafted tokens behind a generated one that are attended to in one stage. Each has the bits that it has alone: a
 // selector is asked for every token, and what many rows would compute in floats is done by few.
 int Plan::drafted_together() const {
-  if (!layout_.select.dense() && layer_->shape.window == 0) return 1;
+  if (layout_.selects() && layer_->shape.window == 0) return 1;
   if (layer_->one_arithmetic) return kPageTokens;
   return std::max(1, kFewRows / layer_->group());
 }

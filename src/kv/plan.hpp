@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kv/arena.hpp"
-#include "kv/choice.hpp"
+#include "kv/page_run.hpp"
 
 namespace kvasir::kv {
 
@@ -48,12 +48,14 @@ struct Part {
   std::int64_t block;     // position / 128
   int row;                // in the batch
   int tokens;
-  bool seals;     // its first token makes a page leave the raw ones, so that page is sealed
-  bool few;       // cut by groups of pages, else by rows
-  bool chosen;    // a selector is asked
-  bool measured;  // and the mass that its choice holds is measured: of a prompt for the query that chooses
-  bool prompt;    // for a prompt, whose positions [first, first + SelectSpec::prompt) read one choice; `first` is a
-                  // multiple of that, so it does not depend on steps. The first of them that is computed chooses.
+  bool seals;       // its first token makes a page leave the raw ones, so that page is sealed
+  bool few;         // cut by groups of pages, else by rows
+  bool chosen;      // a selector is asked
+  bool measured;    // and the mass that its choice holds is measured: of a prompt for the query that chooses
+  bool reads_keys;  // whoever chooses or measures reads the key of the query's own token
+  // For a prompt, of which some positions from `first` on read one choice; `first` does not depend on steps. The first
+  // of them that is computed chooses.
+  bool prompt;
   std::int64_t first;
   BothWays both;  // that the tokens lie in; {}: none
   BlockCut cut;
@@ -72,7 +74,6 @@ struct Part {
   // Tokens whose queries ask a selector: of a prompt's the first.
   int asking() const { return prompt ? 1 : tokens; }
   std::int64_t asking_at() const { return position + asking() - 1; }
-  bool keeps_choice() const { return prompt ? sequence->select.keeps_choices() : sequence->select.keeps_state(); }
 };
 
 class Plan {
@@ -103,8 +104,6 @@ class Plan {
 
  private:
   int drafted_together() const;
-  static bool measured(const Part& p, const SelectSpec& select);
-  BlockCut prompt_cut(const SelectSpec& select, std::int64_t position) const;
   void place_few(Part& p, int groups);
   void place_many(Part& p);
   void share_out();

@@ -234,7 +234,7 @@ TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
       }
       int round = 0;
       for (int p = kPrompt; p < kEnd; ++round) {
-        const int room = static_cast<int>(std::min<std::int64_t>(drafted.draft_room(*b), kEnd - p - 1));
+        const int room = static_cast<int>(std::min<std::int64_t>(drafted.rules().draft_room(*b), kEnd - p - 1));
         const int count = 1 + std::min(room, round % 7), right = std::min(count, 1 + round * 5 % 9);
         const auto rows = by_token(shape, step(drafted, {{b, 3, p, count, true, right}})[0], count);
         if (round % 3 == 0 && right + 1 < count) drafted.truncate(b, p + right + 1);  // cut twice
@@ -280,7 +280,7 @@ TEST(Recurrent, ForksCutsAndRestoresGoOnWithTheSameBits) {
       Sequence* cut = cache.fork(*trunk);
       const int page_end = (n + 127) / 128 * 128;
       if (page_end > n) answers(cache, cut, 7, n, page_end, 20);
-      ASSERT_TRUE(cache.can_truncate(*cut, n)) << what;
+      ASSERT_TRUE(cache.rules().can_truncate(*cut, n)) << what;
       cache.truncate(cut, n);
       EXPECT_EQ(cache.bytes().digest(*cut), cache.bytes().digest(*trunk)) << what;
       Sequence* again = cache.fork(*cut);  // of one whose state is not there
@@ -319,7 +319,7 @@ TEST(Recurrent, TailsOfBeginningsAreThoseOfShorterSequences) {
   }
   for (const int m : {1, 100, 128, 256, 257, 258, 299, 300}) {
     EXPECT_EQ(cache.rules().keeps_tail(Cache::length(*s), m), m > 256) << m;
-    EXPECT_EQ(cache.can_truncate(*s, m), m > 256) << m;
+    EXPECT_EQ(cache.rules().can_truncate(*s, m), m > 256) << m;
     if (m <= 256) continue;
     std::vector<std::byte> again(cache.rules().tail_bytes(m));
     cache.bytes().save_tail(*s, m, again);

@@ -6,6 +6,7 @@
 #include "kv/device_fixture.hpp"
 #include "kv/layout.hpp"
 #include "kv/outputs_fixture.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -211,8 +212,8 @@ TEST(Residual, CutsAreExactOrRefused) {
           const bool kept = cache.rules().keeps_tail(n, keep);
           EXPECT_EQ(kept, keep >= cache.rules().tail_kept_from(n)) << what;
           EXPECT_EQ(kept, n <= cache.rules().tail_kept_to(keep)) << what;
-          EXPECT_EQ(cache.can_truncate(*cut, keep), kept || std::string(codec) == "f16") << what;
-          if (!cache.can_truncate(*cut, keep)) {
+          EXPECT_EQ(cache.rules().can_truncate(*cut, keep), kept || std::string(codec) == "f16") << what;
+          if (!cache.rules().can_truncate(*cut, keep)) {
             ++refused;
             const std::uint64_t digest = cache.bytes().digest(*cut);
             EXPECT_THROW(cache.truncate(cut, keep), Error);
@@ -244,11 +245,11 @@ TEST(Residual, DraftsAreCutBackToAnyOfTheirTokens) {
     for (int n = 250; n < 400; n += 3) {
       Sequence* const sequence = cache.create();
       feed(cache, sequence, t, 0, n, 100);
-      const auto room = static_cast<int>(cache.draft_room(*sequence));
+      const auto room = static_cast<int>(cache.rules().draft_room(*sequence));
       EXPECT_GE(room, 0);
       EXPECT_LT(room, 128);
       fixture::step(cache, {{sequence, &t, n, room + 1, true}});
-      EXPECT_TRUE(cache.can_truncate(*sequence, n + 1)) << residual << " " << n;
+      EXPECT_TRUE(cache.rules().can_truncate(*sequence, n + 1)) << residual << " " << n;
       cache.truncate(sequence, n + 1);
       Sequence* const plain = cache.create();
       feed(cache, plain, t, 0, n, 100);
@@ -273,7 +274,7 @@ TEST(Residual, SelectorsSeeStepsNoMore) {
       SCOPED_TRACE(std::string(spec) + " residual " + std::to_string(residual));
       const auto ran = [&](int threads, int chunk, std::uint64_t* digest) {
         CacheOptions o = residual_options(residual, "rq4", 2 * kAll);
-        o.selector = spec;
+        o.selector = select::read_selector(spec, "test");
         Team team(threads);
         Cache cache(team, s, o);
         Sequence* sequence = cache.create();

@@ -54,20 +54,34 @@ bool Rules::pages_suffice() const {
 
 bool Rules::can_draft() const {
   const Layout& l = arena_.layout;
-  return (l.drafts || !l.recurs) && (l.select.dense() || !l.select.keeps_state());
+  return (l.drafts || !l.recurs) && (!l.selects() || !l.selector->keeps_state());
 }
 
-std::int64_t Rules::exact_prompt(const std::string& text, std::int64_t n) const {
+bool Rules::can_truncate(const Sequence& s, std::int64_t text) const {
+  // What is cut within a text that is not the sequence's own would leave it without a fresh last token.
+  if (s.borrowed && text > 0 && (s.length < s.borrowed->places().end() || s.own_of(text) < s.borrowed->places().end()))
+    return text == s.text_length();
+  const std::int64_t n = s.own_of(text);
+  const std::int64_t keep = sealed_pages(n);
+  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
   const Layout& l = arena_.layout;
-  const SelectSpec spec = text.empty() ? l.select : parse_select(text, "select");
-  if (spec.window > 0) n = std::max<std::int64_t>(0, n - spec.window);  // their queries are wanted
-  if (!spec.chooses_for_prompts() || spec.dense_layers >= static_cast<int>(l.asked.size())) return n;
-  for (std::int64_t p = 0; p < n; p += spec.prompt) {
-    // As of the last of them: a page that is sealed in between is chosen, or not, by those behind it.
-    const std::int64_t sealed = l.sealed_at(std::min(p + spec.prompt, n) - 1);
-    if (sealed > 0 && !cut_blocks(spec, p + 1, sealed * kPageTokens).dense) return p;
-  }
-  return n;
+  for (const LayerLayout& layer : l.layers)
+    if (n > 0 && layer.first_kept(n) < layer.first_kept(s.length)) return false;
+  if (l.recurs && n > 0 && boundary_of(n) < boundary_of(s.length)) return false;
+  return keep >= sealed_pages(s.length) || last < keep || l.lossless;
+}
+
+std::int64_t Rules::draft_room(const Sequence& s) const {
+  if (s.borrowed) return 0;
+  return std::min((s.length / kPageTokens + 1) * kPageTokens, arena_.layout.next_seal(s.length)) - 1 - s.length;
+}
+
+std::int64_t Rules::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
+
+std::int64_t Rules::exact_prompt(const PageSelector* selector, std::int64_t n) const {
+  const Layout& l = arena_.layout;
+  if (!selector) selector = l.selector.get();
+  return selector && !selector->dense() ? selector->exact_prompt(l, n) : n;
 }
 
 double Rules::packed_share(std::int64_t first, std::int64_t count, bool decode) const {

@@ -1,4 +1,4 @@
-// What holds of every sequence of n tokens in a cache, whatever the tokens are (law 1).
+// What holds of every sequence of n tokens in a cache, whatever the tokens are (law 1), and of a sequence as it is.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 
 namespace kvasir::kv {
 
+class PageSelector;
+class Sequence;
 struct Arena;
 
 class Rules {
@@ -34,9 +36,18 @@ class Rules {
   // Steps of drafted tokens have the bits of single ones and are cut back cheaply: not with a selector that remembers
   // what it chose.
   bool can_draft() const;
-  // First tokens of a prompt of n that a sequence with that selection (as of Cache::set_selection) may take from
+  // Cache::truncate keeps the first n tokens of the sequence.
+  bool can_truncate(const Sequence& sequence, std::int64_t n) const;
+  // The next step may take a generated token and at most so many drafted ones, and be cut back to any of them
+  // afterwards: those up to the end of the token's page, or to where the next page is sealed. The states of recurrent
+  // layers go on from where the step began, if CacheOptions::drafts. 0 for a sequence that borrows.
+  std::int64_t draft_room(const Sequence& sequence) const;
+  // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
+  // chose pages for them. Only these may be offered to a store.
+  static std::int64_t exact_tokens(const Sequence& sequence);
+  // First tokens of a prompt of n that a sequence with that selector (null: the cache's own) may take from
   // others: all, unless its prompts read choices, or the prompt's last tokens vote.
-  std::int64_t exact_prompt(const std::string& selection, std::int64_t n) const;
+  std::int64_t exact_prompt(const PageSelector* selector, std::int64_t n) const;
   // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
   // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.
   double packed_share(std::int64_t first, std::int64_t count, bool decode) const;

@@ -83,10 +83,8 @@ void SequenceBytes::fill_page(Sequence& s, std::int64_t page, std::span<const st
   if (page >= static_cast<std::int64_t>(s.pages.size())) return fill_raw(c_.arena, s, page, from);
   c_.fill(s.pages.at(static_cast<std::size_t>(page)), from);
   const Arena& arena = c_.arena;
-  const Sealer sealer(arena);
   arena.pages.on_seal(s.pages[static_cast<std::size_t>(page)]);
-  if (arena.layout.outline_bytes > 0)
-    visit_heads(arena.layout, [&](int l, int h) { sealer.outline(l, h, s, page, c_.frame.data()); });
+  c_.selection().on_restore(s, page);
 }
 
 std::uint64_t SequenceBytes::digest(const Sequence& s) const { return kv::digest(c_.arena, s); }

@@ -22,7 +22,7 @@ struct alignas(64) Slot {  // a cache line per thread, so that results do not sh
   std::int64_t operations = 0;
   std::uint64_t sum = 0;
   double cpu_seconds = 0;
-  float sink = 0;
+  float kept = 0;
 };
 
 // Runs of the whole team and what became of them.
@@ -67,7 +67,7 @@ class Runs {
   double clock_ = 0, cpu_ = 0;
 };
 
-using ArithmeticLoop = std::int64_t (*)(std::int64_t rounds, float* sink);
+using ArithmeticLoop = std::int64_t (*)(std::int64_t rounds, float* kept);
 
 // Operations per second of the whole team, `seconds` a run.
 class Arithmetic {
@@ -92,7 +92,7 @@ class Arithmetic {
 
  private:
   double once() {
-    return runs_.once([this](std::size_t, Slot& slot) { slot.operations = loop_(rounds_, &slot.sink); });
+    return runs_.once([this](std::size_t, Slot& slot) { slot.operations = loop_(rounds_, &slot.kept); });
   }
 
   Runs runs_;

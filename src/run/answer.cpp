@@ -6,9 +6,9 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "model/adapters.hpp"
 #include "run/prefix.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 
@@ -95,9 +95,10 @@ void check_request(const Engine& engine, const Request& request) {
   check_prefix(engine, request);
   adapter_scales(engine, request);
   if (!request.select.empty()) {
-    const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");
-    if (const char* why = kv::parse_select(request.select, "select").refused_in(own))
-      throw Error(Code::kBadInput, "is '" + request.select + "', which does not suit --select " + own.name + ": " + why,
+    const kv::PageSelector& own = *engine.cache_options().selector;
+    if (const char* why = select::parse_select(request.select, "select").refused_in(own))
+      throw Error(Code::kBadInput,
+                  "is '" + request.select + "', which does not suit --select " + std::string(own.text()) + ": " + why,
                   "select");
   }
   if (request.grammar && !engine.tokenizer())

@@ -102,7 +102,7 @@ BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& mov
     run.end = std::min(run.end, n - 1);
     run = with_whole_rows(std::move(run), rows);
     // Forced rows are computed whether they are known or not, so a run that has no others is none.
-    if (run.end - run.begin < std::max<std::int64_t>(store::kLeastSegment, 2 * options.forced_rows())) continue;
+    if (run.end - run.begin < std::max<std::int64_t>(store::kLeastPiece, 2 * options.forced_rows())) continue;
     run.pages.resize(static_cast<std::size_t>((run.made_at + run.end - run.begin - 1) / kPageTokens -
                                               run.made_at / kPageTokens + 1));
     compute(run.begin);

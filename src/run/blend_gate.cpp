@@ -22,7 +22,7 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr std::size_t kHead = 8;       // tokens in front of the passages
 constexpr std::size_t kPassage = 150;  // of each of two
-constexpr std::size_t kTail = 64;      // behind them, which are compared
+constexpr std::size_t kLast = 64;      // behind them, which are compared
 
 // A sequence that goes when this does.
 struct Held {
@@ -48,14 +48,14 @@ struct BlendTest::Trial {
 
   void make() {
     const Ids text = calibration_tokens(*engine_.tokenizer(), 1 << 20);
-    if (text.size() < kHead + 2 * kPassage + kTail)
+    if (text.size() < kHead + 2 * kPassage + kLast)
       throw Error(Code::kUnsupported, "the built-in text has too few tokens in this vocabulary", "blending");
     const auto piece = [&](std::size_t begin, std::size_t n) {
       return Ids(text.begin() + static_cast<std::ptrdiff_t>(begin),
                  text.begin() + static_cast<std::ptrdiff_t>(begin + n));
     };
     const Ids one = piece(kHead, kPassage), two = piece(kHead + kPassage, kPassage);
-    const Ids tail = piece(text.size() - kTail, kTail);
+    const Ids last = piece(text.size() - kLast, kLast);
     const auto add = [](Ids& to, const Ids& ids) { to.insert(to.end(), ids.begin(), ids.end()); };
     // What was computed before: both passages, and so much behind them that their pages are sealed.
     Ids before = piece(0, kHead);
@@ -70,7 +70,7 @@ struct BlendTest::Trial {
     moved_.runs = {run(ids_.size(), kHead + kPassage), run(ids_.size() + kPassage, kHead)};
     add(ids_, two);
     add(ids_, one);
-    add(ids_, tail);
+    add(ids_, last);
     Held s(cache_);
     full_ = rows(s.sequence, ids_);
   }
@@ -102,9 +102,9 @@ struct BlendTest::Trial {
     BlendTrial t{.name = name, .ratio = o.repaired_ratio()};
     t.computed = static_cast<double>(plan.repaired) / static_cast<double>(2 * kPassage);
     const auto vocab = static_cast<std::size_t>(engine_.model().spec().vocab);
-    for (std::size_t r = 0; r < kTail; ++r) compare(r * vocab, vocab, got, &t);
-    t.kl /= static_cast<double>(kTail);
-    t.same /= static_cast<double>(kTail);
+    for (std::size_t r = 0; r < kLast; ++r) compare(r * vocab, vocab, got, &t);
+    t.kl /= static_cast<double>(kLast);
+    t.same /= static_cast<double>(kLast);
     return t;
   }
 
@@ -151,14 +151,14 @@ struct BlendTest::Trial {
     return plan_blend(0, static_cast<std::int64_t>(ids_.size()), moved_, o);
   }
 
-  // Feeds the tokens; the logits of the last kTail of them, (kTail, vocab).
+  // Feeds the tokens; the logits of the last kLast of them, (kLast, vocab).
   std::vector<float> rows(kv::Sequence* sequence, std::span<const std::int32_t> ids) const {
-    const std::size_t front = ids.size() - kTail;
+    const std::size_t front = ids.size() - kLast;
     feed(sequence, ids.first(front));
     std::vector<float> all;
     model::Forward& forward = engine_.forward();
     const std::size_t most =
-        static_cast<std::size_t>(std::min<std::int64_t>(forward.max_tokens(), static_cast<std::int64_t>(kTail)));
+        static_cast<std::size_t>(std::min<std::int64_t>(forward.max_tokens(), static_cast<std::int64_t>(kLast)));
     for (std::size_t at = front; at < ids.size();) {
       check();
       const std::size_t n = std::min(most, ids.size() - at);

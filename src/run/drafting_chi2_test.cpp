@@ -229,7 +229,7 @@ std::vector<float> logits_of(Team& team, const model::Model& model, const Text& 
   kv::Sequence* s = cache.create();
   std::vector<float> all;
   for (std::size_t i = 0; i < text.size();) {
-    const auto most = i == 0 ? static_cast<std::int64_t>(prompt) : std::min(kStep, 1 + cache.draft_room(*s));
+    const auto most = i == 0 ? static_cast<std::int64_t>(prompt) : std::min(kStep, 1 + cache.rules().draft_room(*s));
     const auto part = std::span(text).subspan(i, std::min(static_cast<std::size_t>(most), text.size() - i));
     const model::Input input{
         .sequence = s, .tokens = part, .logits = i == 0 ? 1 : static_cast<int>(part.size()), .decode = i > 0};

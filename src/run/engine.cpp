@@ -14,6 +14,7 @@
 #include "run/auto_kv.hpp"
 #include "run/calibration.hpp"
 #include "run/selection.hpp"
+#include "select/spec.hpp"
 #include "store/spec.hpp"
 #include "weights/rounded_file.hpp"
 
@@ -352,7 +353,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.residual = options.residual;
   c.sinks = options.sinks;
   c.whole_windows = options.whole_windows;
-  c.selector = selection_of(options);
+  c.selector = select::read_selector(selection_of(options), "--select");
   if (options.kv_memory.empty() && options.kv_disk != EngineOptions().kv_disk)
     throw Error(Code::kBadInput, "needs --kv-memory, what pages may take in memory", "--kv-disk");
   if (!options.kv_memory.empty()) {

@@ -52,7 +52,7 @@ struct EngineOptions {
   std::string device;  // that folds sealed pages beside the processor: "gpu", "opencl", "opencl:1"; "", "cpu": none
   std::string device_memory;   // of it, for pages; "": what there is
   bool whole_windows = false;  // kv::CacheOptions::whole_windows: blending with such layers needs it
-  // Which blocks generated tokens read (kv/select_spec.hpp); beside it what overrides its parameters:
+  // Which blocks generated tokens read (select/spec.hpp); beside it what overrides its parameters:
   // run/selection.hpp.
   std::string select = "all";
   std::string budget;

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
-#include "kv/select_spec.hpp"
 #include "kv/spec.hpp"
 #include "model/adapters.hpp"
 #include "model/relocation.hpp"
 #include "model/spec_fields.hpp"
+#include "select/spec.hpp"
 #include "simd/isa.hpp"
 #include "weights/tensor_text.hpp"
 
@@ -39,7 +39,7 @@ std::string describe_cache(const Engine& engine) {
   }
   // What tokens read leaves no trace in what is stored; summaries lie beside the pages. Without any the line is that of
   // caches before there were other selectors, which stay readable.
-  const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
+  const std::string summaries = engine.cache_options().selector->summaries();
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   const bool in_bf16 = engine.model().spec().in_bf16;
   text += fmt::format("arithmetic {}{}{}\n", simd::name(simd::active()), o.computes_exactly() ? " exact" : "",

@@ -73,7 +73,7 @@ TEST(LongContext, AnswersOfSparsePromptsDoNotDependOnWhatIsKnown) {
   const Reply sparse = alone.ask(prompt, ""), dense = alone.ask(prompt, "all");
   EXPECT_GT(sparse.outcome.receipt.selection.prompt_total().chosen, 0);
   expect_same(plain.ask(prompt, "all"), dense, "dense in a cache that keeps choices");
-  const std::int64_t exact = alone.engine->cache().rules().exact_prompt("", 1300);
+  const std::int64_t exact = alone.engine->cache().rules().exact_prompt(nullptr, 1300);
   EXPECT_GT(exact, 256);
   EXPECT_LT(exact, 600);
   for (const bool dense_first : {false, true}) {

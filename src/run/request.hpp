@@ -36,7 +36,7 @@ struct Request {
   std::vector<std::string> stop;
   std::int32_t top_logprobs = -1;  // alternatives per token; -1: no log-probabilities at all
   bool ignore_eos = false;
-  std::string select;  // which blocks the answer's tokens read, as kv/select_spec.hpp; empty: as the engine says
+  std::string select;  // which blocks the answer's tokens read, as select/spec.hpp; empty: as the engine says
   std::string lora;    // scales of the engine's adapters, as Adapters::read_scales; empty: as the engine says
   std::vector<std::int32_t> shown;               // control tokens that are part of the answer's text
   std::shared_ptr<const text::Grammar> grammar;  // the answer is a text of it, as far as it gets; null: any text

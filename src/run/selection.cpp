@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 
@@ -105,7 +105,7 @@ std::string selection_of(const EngineOptions& o) {
   add(o.select_prompt >= 0, "prompt", o.select_prompt);
   add(o.select_meter >= 0, "meter", o.select_meter);
   add(o.select_floor > 0, "floor", o.select_floor);
-  kv::parse_select(text, "--select");  // an error names what the user wrote
+  select::parse_select(text, "--select");  // an error names what the user wrote
   return text;
 }
 

@@ -12,7 +12,7 @@ namespace kvasir::run {
 
 std::vector<OptionTable<EngineOptions>::Row> selection_rows();
 
-// --select with the options beside it as parameters, as kv/select_spec.hpp reads them.
+// --select with the options beside it as parameters, as select/spec.hpp reads them.
 std::string selection_of(const EngineOptions& options);
 
 // The section "long_context" of KTransformers' configuration as options of the table "engine". Throws Error(kBadInput)

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "run/ask.hpp"
 #include "run/scheduler.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -38,7 +38,7 @@ TEST(SelectionOptions, OptionsOverrideTheName) {
   o.preselect = 7;
   o.select_meter = 0;
   o.select_floor = 0.5f;
-  const kv::SelectSpec s = kv::parse_select(selection_of(o), "test");
+  const select::SelectSpec s = select::parse_select(selection_of(o), "test");
   EXPECT_EQ(s.kind, "dynamic");
   EXPECT_EQ(s.share, 0.1);
   EXPECT_EQ(s.block, 32);
@@ -70,7 +70,7 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EngineOptions o;
   OptionTable<EngineOptions> table = engine_table();
   table.from_json(o, ktransformers_options(section));
-  const kv::SelectSpec s = kv::parse_select(selection_of(o), "test");
+  const select::SelectSpec s = select::parse_select(selection_of(o), "test");
   EXPECT_EQ(s.kind, "mean");
   EXPECT_EQ(s.budget, (1 + 32 + 32) * 128);
   EXPECT_EQ(s.local, 4096);
@@ -102,12 +102,15 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EXPECT_EQ(all.token_step, 1);
   EXPECT_EQ(all.preselect, 0);
   for (const auto& [theirs, ours] : {std::pair{"MAX", "max"}, {"MEAN", "mean"}, {"FIX", "fixed"}})
-    EXPECT_EQ(kv::parse_select(selection_of(engine({{"representative_type", theirs}})), "test").kind, ours);
-  const auto spec = [&](const nlohmann::json& keys) { return kv::parse_select(selection_of(engine(keys)), "test"); };
-  const kv::SelectSpec none = spec({{"preselect_block", true}, {"preselect_block_count", 0}});
+    EXPECT_EQ(select::parse_select(selection_of(engine({{"representative_type", theirs}})), "test").kind, ours);
+  const auto spec = [&](const nlohmann::json& keys) {
+    return select::parse_select(selection_of(engine(keys)), "test");
+  };
+  const select::SelectSpec none = spec({{"preselect_block", true}, {"preselect_block_count", 0}});
   EXPECT_EQ(none.kind, "sink_recent");
   EXPECT_EQ(none.preselect, 0);
-  const kv::SelectSpec tokens = spec({{"block_size", 1}, {"preselect_block", true}, {"preselect_block_count", 2048}});
+  const select::SelectSpec tokens =
+      spec({{"block_size", 1}, {"preselect_block", true}, {"preselect_block_count", 2048}});
   EXPECT_EQ(tokens.kind, "keys");
   EXPECT_EQ(tokens.block, 1);
   EXPECT_EQ(tokens.preselect, 2048);

@@ -21,7 +21,7 @@ std::uint64_t hash_of(std::span<const std::int32_t> ids) {
 
 void TextMemory::add(std::span<const std::int32_t> ids) {
   if (static_cast<std::int64_t>(ids.size()) <= kGram) return;
-  if (young_.tokens.size() + ids.size() > half_ && !young_.tokens.empty()) old_ = std::exchange(young_, Part{});
+  if (young_.tokens.size() + ids.size() > half_ && !young_.tokens.empty()) old_ = std::exchange(young_, Half{});
   ids = ids.first(std::min(ids.size(), half_));
   std::uint64_t h = 0;
   std::size_t known = 0;
@@ -35,7 +35,7 @@ void TextMemory::add(std::span<const std::int32_t> ids) {
     }
   }
   const std::span<const std::int32_t> fresh = ids.subspan(known > static_cast<std::size_t>(kGram) ? known - kGram : 0);
-  Part& p = young_;
+  Half& p = young_;
   const std::size_t first = p.tokens.size();
   for (const std::int32_t id : fresh) {
     p.tokens.push_back(id);
@@ -56,7 +56,7 @@ std::vector<std::int32_t> TextMemory::newest(std::size_t tokens) const {
   const std::size_t young = std::min(tokens, young_.tokens.size()), old = std::min(tokens - young, old_.tokens.size());
   out.insert(out.end(), old_.tokens.end() - static_cast<std::ptrdiff_t>(old), old_.tokens.end());
   out.insert(out.end(), young_.tokens.end() - static_cast<std::ptrdiff_t>(young), young_.tokens.end());
-  const Part& cut = young < young_.tokens.size() ? young_ : old_;
+  const Half& cut = young < young_.tokens.size() ? young_ : old_;
   const std::size_t left = cut.tokens.size() - (&cut == &young_ ? young : old);
   if (left == 0 || cut.tokens[left - 1] == kEnd) return out;
   const auto end = std::find(out.begin(), out.end(), kEnd);  // of the first text, which is cut
@@ -75,19 +75,19 @@ bool TextMemory::add_all(std::span<const std::int32_t> texts, std::int64_t vocab
   return true;
 }
 
-void TextMemory::look(const Part& part, std::span<const std::int32_t> ids, Found* best) {
-  const auto found = part.last.find(hash_of(ids.last(static_cast<std::size_t>(kGram))));
-  if (found == part.last.end()) return;
+void TextMemory::look(const Half& half, std::span<const std::int32_t> ids, Found* best) {
+  const auto found = half.last.find(hash_of(ids.last(static_cast<std::size_t>(kGram))));
+  if (found == half.last.end()) return;
   int places = 0;
   for (std::int32_t at = found->second; at >= 0 && places < kMostPlaces;
-       at = part.before[static_cast<std::size_t>(at)]) {
+       at = half.before[static_cast<std::size_t>(at)]) {
     ++places;
     const auto most = std::min<std::int64_t>({kMostEqual, at + 1, static_cast<std::int64_t>(ids.size())});
     std::int64_t equal = 0;
     while (equal < most &&
-           part.tokens[static_cast<std::size_t>(at - equal)] == ids[ids.size() - 1 - static_cast<std::size_t>(equal)])
+           half.tokens[static_cast<std::size_t>(at - equal)] == ids[ids.size() - 1 - static_cast<std::size_t>(equal)])
       ++equal;
-    const std::span<const std::int32_t> behind = std::span(part.tokens).subspan(static_cast<std::size_t>(at) + 1);
+    const std::span<const std::int32_t> behind = std::span(half.tokens).subspan(static_cast<std::size_t>(at) + 1);
     if (equal < kGram || equal <= best->equal || behind.empty() || behind[0] == kEnd) continue;
     *best = {equal, behind};
   }

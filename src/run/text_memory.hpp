@@ -39,17 +39,17 @@ class TextMemory {
   std::size_t tokens() const { return young_.tokens.size() + old_.tokens.size(); }
 
  private:
-  struct Part {
+  struct Half {
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> before;  // by place: the last one before it where the same kGram tokens end; -1: none
     std::unordered_map<std::uint64_t, std::int32_t> last;
     std::unordered_set<std::uint64_t> beginnings;  // hashes of what texts begin with, every kGrain tokens
   };
   static constexpr std::size_t kGrain = 64;
-  static void look(const Part& part, std::span<const std::int32_t> ids, Found* best);
+  static void look(const Half& half, std::span<const std::int32_t> ids, Found* best);
 
   std::size_t half_, added_ = 0;
-  Part young_, old_;  // when the young part is full, it becomes the old one
+  Half young_, old_;  // when the young half is full, it becomes the old one
 };
 
 }  // namespace kvasir::run

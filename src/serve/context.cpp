@@ -31,19 +31,19 @@ bool InFlight::wait_idle(double seconds) const {
   return idle_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return count_ == 0; });
 }
 
-Shared::Shared(ServerOptions server_options, LogSink log_sink)
+Shared::Shared(ServerOptions server_options, LogWriter log_writer)
     : options(std::move(server_options)),
       start(steady_seconds()),
       created(std::time(nullptr)),
       responses(options.response_memory),
       picture_urls(options.image_urls),
-      sink_(std::move(log_sink)),
+      write_log_(std::move(log_writer)),
       ids_((std::uint64_t{std::random_device{}()} << 32) ^ static_cast<std::uint64_t>(created)) {}
 
 void Shared::log(std::string_view line) {
-  if (!sink_) return;
+  if (!write_log_) return;
   const std::lock_guard lock(log_mutex_);
-  sink_(line);
+  write_log_(line);
 }
 
 std::string Shared::next_id(std::string_view prefix) {
@@ -55,8 +55,8 @@ ModelMemory::ModelMemory(const ServerOptions& options, const run::ModelCard& car
     : prefix_ids(options.prefix_key_file, card), turns(options.answer_memory) {}
 
 Context::Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format,
-                 LogSink log_sink, run::Pictures* of_pictures)
-    : Context(std::make_shared<Shared>(std::move(server_options), std::move(log_sink)), nullptr, run_service,
+                 LogWriter log_writer, run::Pictures* of_pictures)
+    : Context(std::make_shared<Shared>(std::move(server_options), std::move(log_writer)), nullptr, run_service,
               chat_format, of_pictures) {}
 
 Context::Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,

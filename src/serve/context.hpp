@@ -43,7 +43,7 @@ class InFlight {
 
 // What all models of a server have in common.
 struct Shared {
-  Shared(ServerOptions server_options, LogSink log_sink);
+  Shared(ServerOptions server_options, LogWriter log_writer);
 
   const ServerOptions options;
   const double start;          // steady_seconds
@@ -61,7 +61,7 @@ struct Shared {
   std::string next_id(std::string_view prefix);
 
  private:
-  LogSink sink_;
+  LogWriter write_log_;
   std::mutex log_mutex_;
   std::atomic<std::uint64_t> ids_;
 };
@@ -80,7 +80,7 @@ struct ModelMemory {
 struct Context {
   // Of the only model. `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this.
   // Throws as PrefixIds.
-  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink,
+  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogWriter log_writer,
           run::Pictures* of_pictures = nullptr);
   Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,
           const ChatFormat* chat_format, run::Pictures* of_pictures = nullptr);

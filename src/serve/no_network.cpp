@@ -22,8 +22,8 @@ void require_network() { absent("serve"); }
 
 struct Server::Impl {};
 
-Server::Server(ServerOptions, run::Service&, const ChatFormat*, LogSink) { absent("serve"); }
-Server::Server(ServerOptions, std::vector<Offer>, std::int64_t, LogSink) { absent("serve"); }
+Server::Server(ServerOptions, run::Service&, const ChatFormat*, LogWriter) { absent("serve"); }
+Server::Server(ServerOptions, std::vector<Offer>, std::int64_t, LogWriter) { absent("serve"); }
 Server::~Server() = default;
 void Server::run(bool) {}
 void Server::stop() {}

@@ -230,14 +230,14 @@ struct Server::Impl {
   int stops = 0;
 };
 
-Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log,
+Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogWriter log,
                run::Pictures* pictures) {
   validate(options);
   impl_ =
       std::make_unique<Impl>(std::make_shared<Context>(std::move(options), service, chat, std::move(log), pictures));
 }
 
-Server::Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log) {
+Server::Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogWriter log) {
   validate(options);
   impl_ =
       std::make_unique<Impl>(std::make_unique<Shared>(std::move(options), std::move(log)), std::move(offers), budget);

@@ -26,10 +26,10 @@ class Server {
   // Binds and listens, so that the port is known and what is wrong is thrown here: Error(kBadInput) for options, keys
   // and certificates, Error(kIo) for the address. `service`, `chat` (may be null: no chats) and `pictures` (may be
   // null: none are read) must outlive this.
-  Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log = {},
+  Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogWriter log = {},
          run::Pictures* pictures = nullptr);
   // Of several models, which are loaded on demand within `budget` bytes (serve/roster.hpp). REQUIRES: offers.
-  Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log = {});
+  Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogWriter log = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

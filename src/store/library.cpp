@@ -247,10 +247,10 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
     chunks.pop_back();
   if (static_cast<std::int64_t>(chunks.size()) * kPageTokens <= common) chunks.resize(static_cast<std::size_t>(sealed));
   const std::int64_t whole = static_cast<std::int64_t>(chunks.size()) * kPageTokens;
-  std::vector<Part> parts;
+  std::vector<TierRun> runs;
   const auto add = [&](std::int64_t from, std::int64_t to, int tier) {
-    if (parts.empty() || parts.back().tier != tier) parts.push_back({from, 0, tier});
-    parts.back().end = to;
+    if (runs.empty() || runs.back().tier != tier) runs.push_back({from, 0, tier});
+    runs.back().end = to;
   };
   known->bytes = tail.bytes.bytes.size();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -265,7 +265,7 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   known->tail = std::move(tail);
   known->tail_key = keys[c.key];
   known->chunks = std::move(chunks);
-  known->parts = std::move(parts);
+  known->runs = std::move(runs);
   return true;
 }
 
@@ -328,9 +328,9 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
     // What a tier has behind the chunks that were read may be damaged: it is offered again.
     std::int64_t& given = chain.given(t);
     given = std::max(given, std::min(known.present[t], pages));
-    for (const Part& part : known.parts) {
-      const std::int64_t end = std::min(part.end / kPageTokens, pages);
-      if (part.tier == static_cast<int>(t)) given = std::max(given, end);
+    for (const TierRun& run : known.runs) {
+      const std::int64_t end = std::min(run.end / kPageTokens, pages);
+      if (run.tier == static_cast<int>(t)) given = std::max(given, end);
       for (; given < end; ++given) {
         const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(given)].bytes;
         if (!tiers_[t]->has_room(bytes.bytes.size()) ||
@@ -352,7 +352,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   const std::span<const Key> keys = chain.extend(ids);
   // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
   // So is what such tokens sealed, because a page may remember the query that sealed it.
-  const std::int64_t exact = kv::Cache::exact_tokens(sequence);
+  const std::int64_t exact = kv::Rules::exact_tokens(sequence);
   const std::int64_t sealed = cache_.rules().sealed_pages(exact);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
   std::int64_t first = sealed;
@@ -381,7 +381,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
 void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
                          float cost) {
   if (n == 0 || tiers_.empty()) return;
-  KVASIR_CHECK(n <= kv::Cache::exact_tokens(sequence));
+  KVASIR_CHECK(n <= kv::Rules::exact_tokens(sequence));
   chain.extend(ids);
   const std::int64_t sealed = cache_.rules().sealed_pages(n);
   const auto put = [&](const Key& key, const SharedBytes& record) {

@@ -37,8 +37,8 @@
 
 namespace kvasir::store {
 
-// Part of a restored sequence: tokens [begin, end) came from tier number `tier`.
-struct Part {
+// Of a restored sequence: tokens [begin, end) came from tier number `tier`.
+struct TierRun {
   std::int64_t begin, end;
   int tier;
 };
@@ -51,7 +51,7 @@ struct Known {
   Found tail;
   Key tail_key;
   std::vector<Found> chunks;
-  std::vector<Part> parts;
+  std::vector<TierRun> runs;
   std::uint64_t bytes = 0;
   double seconds = 0;
   std::int64_t chunks_present = 0;    // leading chunks that some tier said it has
@@ -125,11 +125,11 @@ class Library {
     return pins_.pin(tenant, ids, ends, ttl);
   }
   bool unpin(std::string_view tenant, std::span<const std::int32_t> ids) { return pins_.unpin(tenant, ids); }
-  void remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
-                         std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
+  void remember_pieces(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
+                       std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
     passages_.remember(chain, tenant, ids, sealed_tokens, borders);
   }
-  Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, const Segments::Scope& scope,
+  Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, const ContentIndex::Scope& scope,
                    Deadline deadline) {
     return passages_.find(tenant, ids, scope, deadline);
   }

@@ -83,8 +83,8 @@ TEST_P(LibraryTest, LosslessPagesAreRestoredUpToWhereTextsPart) {
     const Known known = search(other);
     const std::int64_t whole = parting / 128 * 128;
     EXPECT_EQ(known.tokens, std::max<std::int64_t>(17, whole)) << parting;
-    EXPECT_EQ(known.parts.size(), 1u);
-    EXPECT_EQ(known.parts.back().end, known.tokens);
+    EXPECT_EQ(known.runs.size(), 1u);
+    EXPECT_EQ(known.runs.back().end, known.tokens);
     Chain again(library_->fingerprint(), "");
     Sequence* restored = library_->restore(known, other, again);
     ASSERT_TRUE(restored);

@@ -96,7 +96,7 @@ void Passages::learn(const std::string& tenant) {
       ids.insert(ids.end(), (*s)->ids.begin(), (*s)->ids.end());
       keys.push_back((*s)->key);
     }
-    segments_.add(tenant, ids, keys);
+    content_.add(tenant, ids, keys);
   }
 }
 
@@ -106,23 +106,23 @@ void Passages::remember(Chain& chain, std::string_view tenant, std::span<const s
   const auto pages = static_cast<std::size_t>(sealed_tokens / kPageTokens);
   if (tiers_.empty() || pages == 0 || pages > keys.size()) return;
   const std::span<const std::int32_t> whole = ids.first(pages * kPageTokens);
-  const std::vector<std::int64_t> begins = segments_.add(tenant, whole, keys.first(pages), borders);
-  if (!begins.empty()) index_segments(std::string(tenant), whole, begins);
+  const std::vector<std::int64_t> begins = content_.add(tenant, whole, keys.first(pages), borders);
+  if (!begins.empty()) index_pieces(std::string(tenant), whole, begins);
 }
 
-Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids, Segments::Scope scope,
+Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids, ContentIndex::Scope scope,
                      Deadline deadline) {
   const double start = steady_seconds();
   Moved moved;
   learn(std::string(tenant));
   scope.skip = cache_.rules().sinks();
-  const auto matches = segments_.find(tenant, ids, scope);
+  const auto matches = content_.find(tenant, ids, scope);
   // Chunks that several runs lie in are read once.
   std::vector<Key> keys;
   std::map<Key, std::size_t> index;
-  const auto first_page = [](const Segments::Match& m) { return m.made_at / kPageTokens; };
-  const auto last_page = [](const Segments::Match& m) { return (m.made_at + m.end - m.begin - 1) / kPageTokens; };
-  std::vector<std::pair<const Segments::Text*, std::int64_t>> wanted;  // whose page a key is
+  const auto first_page = [](const ContentIndex::Match& m) { return m.made_at / kPageTokens; };
+  const auto last_page = [](const ContentIndex::Match& m) { return (m.made_at + m.end - m.begin - 1) / kPageTokens; };
+  std::vector<std::pair<const ContentIndex::Text*, std::int64_t>> wanted;  // whose page a key is
   for (const auto& m : matches)
     for (std::int64_t i = first_page(m); i <= last_page(m); ++i)
       if (index.try_emplace(m.text->keys[static_cast<std::size_t>(i)], keys.size()).second) {
@@ -151,7 +151,7 @@ Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids,
     Moved::Run run;
     bool whole = true;
     const auto close = [&] {
-      if (run.end - run.begin >= kLeastSegment) moved.runs.push_back(run);
+      if (run.end - run.begin >= kLeastPiece) moved.runs.push_back(run);
       run = {};
     };
     for (std::int64_t i = first_page(m); i <= last_page(m); ++i) {
@@ -169,7 +169,7 @@ Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids,
       run.end = std::min(m.end, m.begin + (i + 1) * kPageTokens - m.made_at);
     }
     close();
-    if (!whole && immediate_) segments_.forget(m.text);  // of slower tiers they may wait to be written
+    if (!whole && immediate_) content_.forget(m.text);  // of slower tiers they may wait to be written
   }
   for (const Found& f : found)
     if (f) moved.bytes += f.bytes.bytes.size();

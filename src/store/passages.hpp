@@ -13,7 +13,7 @@
 
 #include "kv/cache.hpp"
 #include "store/chain.hpp"
-#include "store/segments.hpp"
+#include "store/content_index.hpp"
 #include "store/tier.hpp"
 
 namespace kvasir::store {
@@ -48,21 +48,20 @@ class Passages {
   void learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline);
   // Looks for elements of `ids` at any place of what is known, with the chunks that they lie in. Ids are compared with
   // those of the chunks. scope.skip is found here. In the caller's thread, until the deadline.
-  Moved find(std::string_view tenant, std::span<const std::int32_t> ids, Segments::Scope scope, Deadline deadline);
+  Moved find(std::string_view tenant, std::span<const std::int32_t> ids, ContentIndex::Scope scope, Deadline deadline);
 
  private:
   // REQUIRES: stored_mutex_ is held.
   void scan_stored();
   // Of the tiers with an index.
   static bool has_index(const Tier& tier) { return !tier.scans() && !tier.immediate(); }
-  void index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
-                      std::span<const std::int64_t> begins);
+  void index_pieces(const std::string& tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> begins);
 
   const kv::Cache& cache_;
   const Fingerprint fingerprint_;
   const std::vector<std::shared_ptr<Tier>> tiers_;
   bool immediate_ = true;
-  Segments segments_;
+  ContentIndex content_;
 
   // What tiers had when the first search asked for texts at other places, as far as it was not learnt yet.
   struct Stored {

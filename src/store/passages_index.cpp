@@ -1,6 +1,6 @@
 // Texts at other places in tiers that cannot be scanned, such as a shared Redis: the tier has an index of its own.
 //
-//   anchor   tail record   ids: the first kLeastSegment tokens of a segment   payload: key of a text
+//   anchor   tail record   ids: the first kLeastPiece tokens of a piece   payload: key of a text
 //   text     tail record   ids: all tokens of a text, whole pages             payload: none; its chunks follow from ids
 //
 // Both hang below roots that no prompt leads to, one per tenant, so nobody can name those of another one. A prompt asks
@@ -27,7 +27,7 @@ Key index_root(const Fingerprint& fingerprint, const char* what, const std::stri
 }
 
 std::span<const std::int32_t> beginning(std::span<const std::int32_t> ids, std::int64_t at) {
-  return ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(kLeastSegment));
+  return ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(kLeastPiece));
 }
 
 bool is(const Found& f, const Key& root) {
@@ -36,8 +36,8 @@ bool is(const Found& f, const Key& root) {
 
 }  // namespace
 
-void Passages::index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
-                              std::span<const std::int64_t> begins) {
+void Passages::index_pieces(const std::string& tenant, std::span<const std::int32_t> ids,
+                            std::span<const std::int64_t> begins) {
   if (std::none_of(tiers_.begin(), tiers_.end(), [](const auto& t) { return has_index(*t); })) return;
   const Key texts = index_root(fingerprint_, "text ", tenant), anchors = index_root(fingerprint_, "anchor ", tenant);
   const auto put = [&](const Key& root, std::span<const std::int32_t> of, std::span<const std::byte> payload) {
@@ -58,8 +58,8 @@ void Passages::learn_indexed(const std::string& tenant, std::span<const std::int
   std::vector<std::int64_t> places;
   std::vector<Key> keys;
   for (const std::int64_t at : places_to_cut(ids)) {
-    if (at + kLeastSegment > static_cast<std::int64_t>(ids.size()) || keys.size() == kMostAsked) break;
-    if (segments_.knows(tenant, ids.subspan(static_cast<std::size_t>(at)))) continue;
+    if (at + kLeastPiece > static_cast<std::int64_t>(ids.size()) || keys.size() == kMostAsked) break;
+    if (content_.knows(tenant, ids.subspan(static_cast<std::size_t>(at)))) continue;
     places.push_back(at);
     keys.push_back(key_of_tail(anchors, beginning(ids, at)));
   }
@@ -88,7 +88,7 @@ void Passages::learn_indexed(const std::string& tenant, std::span<const std::int
           key_of_tail(texts, all) != wanted[i])
         continue;
       Chain chain(fingerprint_, tenant);
-      segments_.add(tenant, all, chain.extend(all));
+      content_.add(tenant, all, chain.extend(all));
     }
   }
 }

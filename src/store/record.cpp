@@ -133,7 +133,7 @@ Parsed parse_record(std::span<const std::byte> bytes, Check check, const Fingerp
   return out;
 }
 
-SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> tokens, Parts payload) {
+SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> tokens, Pieces payload) {
   std::uint64_t payload_bytes = 0;
   for (const auto part : payload) payload_bytes += part.size();
   KVASIR_CHECK(std::isfinite(head.cost) && head.cost >= 0);

@@ -70,8 +70,8 @@ Parsed parse_record(std::span<const std::byte> bytes, Check check = Check::kFull
 
 // Gathers the parts of the payload behind an envelope: the only copy on the way into any number of tiers. REQUIRES
 // finite cost >= 0, at most kMaxTokens tokens and kMaxPayload bytes. Throws std::bad_alloc.
-using Parts = std::span<const std::span<const std::byte>>;
-SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> tokens, Parts payload);
+using Pieces = std::span<const std::span<const std::byte>>;
+SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> tokens, Pieces payload);
 
 // The envelope without its payload, for comparisons: equal envelopes are equal records, as they hold the checksum.
 // Empty when `bytes` are too short.

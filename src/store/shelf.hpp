@@ -49,7 +49,7 @@ class Shelf : public Backend {
     bool evictable = false;  // stands in evictable_
   };
   using Nodes = std::unordered_map<Key, Node>;
-  using Turn = std::tuple<double, std::uint64_t, Key>;
+  using Rank = std::tuple<double, std::uint64_t, Key>;
 
   PutOutcome put_one(const Offer& offer);
   bool make_room(std::uint64_t charge);
@@ -68,7 +68,7 @@ class Shelf : public Backend {
   std::mutex mutex_;
   Nodes nodes_;
   std::unordered_map<Key, std::uint32_t> children_;  // records that name a key as parent, whether it is here or not
-  std::set<Turn> evictable_;
+  std::set<Rank> evictable_;
   std::multimap<Clock::time_point, Key> pins_;
   double age_ = 0;
   std::uint64_t next_order_ = 0;

@@ -161,7 +161,7 @@ std::uint64_t Writer::queued_records() const {
 
 void Writer::run() {
   std::unique_lock lock(mutex_);
-  while (wait_for_turn(lock)) {
+  while (wait_for_work(lock)) {
     if (queue_.front().operation)
       run_operation(lock);
     else
@@ -173,7 +173,7 @@ void Writer::run() {
   queue_.clear();
 }
 
-bool Writer::wait_for_turn(std::unique_lock<std::mutex>& lock) {
+bool Writer::wait_for_work(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
   // The rate bounds what is written while requests run, not the way out, nor what somebody waits for.
   while (!stopping_ && callers_ == 0 && Clock::now() < next_write_ && !queue_.front().operation)

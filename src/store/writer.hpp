@@ -70,7 +70,7 @@ class Writer {
   };
   void run();
   void follow();                                           // an operation is queued. REQUIRES: mutex_ is held
-  bool wait_for_turn(std::unique_lock<std::mutex>& lock);  // false: stop
+  bool wait_for_work(std::unique_lock<std::mutex>& lock);  // false: stop
   void write_batch(std::unique_lock<std::mutex>& lock);
   void run_operation(std::unique_lock<std::mutex>& lock);
   void store(const std::vector<Offer>& offers);

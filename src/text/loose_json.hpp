@@ -55,7 +55,6 @@ class LooseJson {
   void close(char c, std::string& out);
   void pop(std::string& out);
   void flush_word(std::string& out);
-  void value_done();
   bool in_call() const { return notation_.call && stack_.size() == 1; }
 
   Notation notation_;

@@ -31,7 +31,6 @@ struct ResponseField {
   Json transform;                             // null: none
   bool each = false;                          // it is of each item of a list
 
-  bool has_name(std::string_view key) const { return name == key; }
   std::string name;
 };
 

@@ -148,11 +148,11 @@ StepPattern expression(const std::string& text, const std::string& context) {
     return tiled(split_words<Words{.contraction = Words::Contraction::kNone,
                                    .letters = Words::Letters::kCased,
                                    .digits = 1,
-                                   .tail = Words::Tail::kNewlinesAndSlashes}>);
+                                   .behind = Words::Behind::kNewlinesAndSlashes}>);
   if (text == kGpt4o)
     return tiled(split_words<Words{.contraction = Words::Contraction::kBehind,
                                    .letters = Words::Letters::kCased,
-                                   .tail = Words::Tail::kNewlinesAndSlashes}>);
+                                   .behind = Words::Behind::kNewlinesAndSlashes}>);
   if (text == kHanOrKana) return scanned(han_or_kana);
   if (text == kSigns) return scanned([](const Scanner& s, std::size_t i) { return signs_match(s, i); });
   if (text == kSpacedWord) return scanned(spaced_run(is_letter));

@@ -20,7 +20,6 @@ class Unigram {
   // Whether no token has a space behind its first byte. Then the best way through a text goes through the beginning of
   // every word.
   bool words() const { return words_; }
-  bool has_all_bytes() const { return bytes_.complete(); }
 
   void encode(std::string_view word, std::vector<std::int32_t>& out) const;
 

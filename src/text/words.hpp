@@ -21,12 +21,12 @@ struct Words {
     kCased,
     kSpaced,  // (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ : single spaces between words are part of them
   };
-  enum class Tail { kNone, kNewlines, kNewlinesAndSlashes, kOne };  // behind symbols: "", [\r\n]*, [\r\n/]*, [\r\n/]?
+  enum class Behind { kNone, kNewlines, kNewlinesAndSlashes, kOne };  // behind symbols: "", [\r\n]*, [\r\n/]*, [\r\n/]?
 
   Contraction contraction = Contraction::kBefore;
   Letters letters = Letters::kPlain;
   int digits = 3;  // \p{N}{1,digits}
-  Tail tail = Tail::kNewlines;
+  Behind behind = Behind::kNewlines;
   bool han_apart = false;  // runs of Chinese characters are pieces, whatever else these characters are
 };
 
@@ -105,10 +105,10 @@ inline bool newline(const Item& c) { return c.newline(); }
 inline bool newline_or_slash(const Item& c) { return c.newline() || c.is('/'); }
 
 template <Words w>
-std::size_t tail(const Scanner& text, std::size_t position) {
-  if constexpr (w.tail == Words::Tail::kNewlines) return text.skip(position, newline);
-  if constexpr (w.tail == Words::Tail::kNewlinesAndSlashes) return text.skip(position, newline_or_slash);
-  if constexpr (w.tail == Words::Tail::kOne) return newline_or_slash(text.at(position)) ? position + 1 : position;
+std::size_t behind(const Scanner& text, std::size_t position) {
+  if constexpr (w.behind == Words::Behind::kNewlines) return text.skip(position, newline);
+  if constexpr (w.behind == Words::Behind::kNewlinesAndSlashes) return text.skip(position, newline_or_slash);
+  if constexpr (w.behind == Words::Behind::kOne) return newline_or_slash(text.at(position)) ? position + 1 : position;
   return position;
 }
 
@@ -132,7 +132,7 @@ std::size_t match(const Scanner& text, std::size_t position) {
     return position;
   }
   if (symbol<w>(first) || (first.is(' ') && symbol<w>(text.at(position + 1))))
-    return tail<w>(text, text.skip(position + first.size, symbol<w>));
+    return behind<w>(text, text.skip(position + first.size, symbol<w>));
   return spaces_match(text, position, true);
 }
 

@@ -129,12 +129,12 @@ class Qwen final : public Encoder {
     };
     RowWork work(team);
     std::vector<float> pixels(static_cast<std::size_t>(n * inputs)), x(static_cast<std::size_t>(n * dim));
-    Turns turns{std::vector<float>(static_cast<std::size_t>(n * tower_.head() / 2)), {}};
-    turns.sin.resize(turns.cos.size());
+    Rotations rotations{std::vector<float>(static_cast<std::size_t>(n * tower_.head() / 2)), {}};
+    rotations.sin.resize(rotations.cos.size());
     work.each(n, [&](std::int64_t i) {
       const auto [column, row] = place(i);
       cut_patch(p, column * side_, row * side_, side_, normal_, pixels.data() + i * inputs);
-      turn(turns, i, column, row);
+      rotate(rotations, i, column, row);
     });
     work.multiply(patches_, pixels.data(), n, x.data());
     if (form_.positions)
@@ -147,7 +147,7 @@ class Qwen final : public Encoder {
     for (std::size_t block = 0; block < tower_.blocks(); ++block) {
       watch(static_cast<std::int64_t>(block), static_cast<std::int64_t>(tower_.blocks()));
       const bool whole = window_ == 0 || (block + 1) % whole_every_ == 0;
-      tower_.run(block, work, x, turns, whole ? std::span<const std::int64_t>() : order.ends);
+      tower_.run(block, work, x, rotations, whole ? std::span<const std::int64_t>() : order.ends);
       if (next < deep_.size() && deep_[next].first == block)
         e.deep.push_back(in_place(order, deep_[next++].second.run(work, x)));
     }
@@ -192,15 +192,15 @@ class Qwen final : public Encoder {
     return out;
   }
 
-  // The first half of a head's pairs turns by the row, the other by the column, with the same frequencies.
-  void turn(Turns& turns, std::int64_t patch, int column, int row) const {
+  // The first half of a head's pairs is rotated by the row, the other by the column, with the same frequencies.
+  void rotate(Rotations& rotations, std::int64_t patch, int column, int row) const {
     const int quarter = tower_.head() / 4;
     for (int i = 0; i < 2 * quarter; ++i) {
       const float frequency = 1.0f / std::pow(kTheta, static_cast<float>(i % quarter) / static_cast<float>(quarter));
       const float angle = static_cast<float>(i < quarter ? row : column) * frequency;
       const auto at = static_cast<std::size_t>(patch * 2 * quarter + i);
-      turns.cos[at] = std::cos(angle);
-      turns.sin[at] = std::sin(angle);
+      rotations.cos[at] = std::cos(angle);
+      rotations.sin[at] = std::sin(angle);
     }
   }
 

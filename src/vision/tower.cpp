@@ -61,6 +61,19 @@ Linear read_patches(const Reader& reader, std::int64_t dim, int side) {
   return out;
 }
 
+std::vector<float> embed_patches(const Picture& p, int grid, int side, const Normal& normal, const Linear& patches,
+                                 const std::vector<float>& positions, RowWork& work) {
+  const std::int64_t n = std::int64_t{grid} * grid, inputs = patches.matrix.k, dim = patches.matrix.rows;
+  std::vector<float> pixels(static_cast<std::size_t>(n * inputs)), rows(static_cast<std::size_t>(n * dim));
+  work.each(n, [&](std::int64_t i) {
+    const int column = static_cast<int>(i % grid), row = static_cast<int>(i / grid);
+    cut_patch(p, column * side, row * side, side, normal, pixels.data() + i * inputs);
+  });
+  work.multiply(patches, pixels.data(), n, rows.data());
+  work.add(rows.data(), positions.data(), n, dim);
+  return rows;
+}
+
 Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
   const weights::Metadata& m = r.metadata();
   const auto count = [&](const char* key, std::int64_t most) {
@@ -96,7 +109,7 @@ Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
   }
 }
 
-void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns,
+void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Rotations& rotations,
                 std::span<const std::int64_t> ends) {
   const Block& b = blocks_[i];
   const auto n = static_cast<std::int64_t>(x.size()) / dim_;
@@ -106,7 +119,7 @@ void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns
   work.norm(b.before_mixer, x.data(), normed_.data(), n);
   for (std::size_t part = 0; part < b.qkv.size(); ++part)
     work.multiply(b.qkv[part], normed_.data(), n, qkv_.data() + part * x.size());
-  attend(b, work, n, turns, ends);  // to normed_
+  attend(b, work, n, rotations, ends);  // to normed_
   work.multiply(b.out, normed_.data(), n, qkv_.data());
   work.add(x.data(), qkv_.data(), n, dim_);
   work.norm(b.before_feed, x.data(), normed_.data(), n);
@@ -128,16 +141,16 @@ void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns
   work.add(x.data(), normed_.data(), n, dim_);
 }
 
-void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns,
+void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Rotations& rotations,
                    std::span<const std::int64_t> ends) {
   const bool fused = b.qkv.size() == 1;
   const std::int64_t stride = fused ? 3 * dim_ : dim_, next = fused ? dim_ : n * dim_;  // from queries to keys
   const int d = head();
-  if (!turns.cos.empty())
+  if (!rotations.cos.empty())
     work.each(n, [&](std::int64_t r) {
       for (std::int64_t h = 0; h < 2 * heads_; ++h)
         kernel::ops().rope(qkv_.data() + r * stride + h / heads_ * next + h % heads_ * d,
-                           turns.cos.data() + r * (d / 2), turns.sin.data() + r * (d / 2), d / 2,
+                           rotations.cos.data() + r * (d / 2), rotations.sin.data() + r * (d / 2), d / 2,
                            kernel::RopePairs::kSplitHalf);
     });
   const std::int64_t scratch = kernel::whole_head_scratch(n, d, d);

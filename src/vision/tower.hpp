@@ -28,6 +28,11 @@ void cut_patch(const Picture& p, int x, int y, int side, const Normal& normal, f
 // the same one twice. With v.patch_embd.bias, if it is there.
 Linear read_patches(const Reader& reader, std::int64_t dim, int side);
 
+// Rows of grid x grid patches of side x side pixels, row by row of the picture: (grid grid, dim), their positions
+// added.
+std::vector<float> embed_patches(const Picture& p, int grid, int side, const Normal& normal, const Linear& patches,
+                                 const std::vector<float>& positions, RowWork& work);
+
 struct Block {
   Norm before_mixer, before_feed;
   std::vector<Linear> qkv;  // one fused matrix, or three
@@ -44,7 +49,7 @@ struct TowerKind {
 };
 
 // Cosines and sines of rows, (rows, head / 2) each; empty: no rotation. Halves are split (kernel::RopePairs).
-struct Turns {
+struct Rotations {
   std::vector<float> cos, sin;
 };
 
@@ -59,11 +64,12 @@ class Tower {
   std::size_t blocks() const { return blocks_.size(); }
   // x (n, dim) through block i, in place. Rows up to each of `ends`, from the last one on, see each other; all do where
   // there are none.
-  void run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns,
+  void run(std::size_t i, RowWork& work, std::vector<float>& x, const Rotations& rotations,
            std::span<const std::int64_t> ends = {});
 
  private:
-  void attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns, std::span<const std::int64_t> ends);
+  void attend(const Block& b, RowWork& work, std::int64_t n, const Rotations& rotations,
+              std::span<const std::int64_t> ends);
 
   std::int64_t dim_ = 0, heads_ = 0, feed_ = 0;
   TowerKind kind_;

@@ -9,12 +9,12 @@
 namespace kvasir::cli::commands_cache {
 namespace {
 
-struct Part {
+struct Subcommand {
   const char* name;
   const char* summary;
   Action (*setup)(Flags& flags);
 };
-constexpr Part kParts[] = {
+constexpr Subcommand kSubcommands[] = {
     {"ls", "the records", setup_cache_ls},
     {"stats", "totals by kind and fingerprint, and how full it is", setup_cache_stats},
     {"verify", "read every record and compare checksums, keys and parents; status 1 when something is damaged",
@@ -26,13 +26,13 @@ constexpr Part kParts[] = {
 
 Action setup(Flags& flags) {
   flags.require_command();
-  std::vector<std::pair<Flags*, Action>> parts;
-  for (const Part& p : kParts) {
+  std::vector<std::pair<Flags*, Action>> subcommands;
+  for (const Subcommand& p : kSubcommands) {
     Flags& part = flags.command(p.name, p.summary);
-    parts.emplace_back(&part, p.setup(part));
+    subcommands.emplace_back(&part, p.setup(part));
   }
-  return [parts] {
-    for (const auto& [part, action] : parts)
+  return [subcommands] {
+    for (const auto& [part, action] : subcommands)
       if (part->chosen()) return action();
     return kBadUsage;  // not reached: one is required
   };

@@ -11,12 +11,12 @@
 namespace kvasir::cli::commands_eval {
 namespace {
 
-struct Part {
+struct Subcommand {
   const char* name;
   const char* summary;
   Action (*setup)(Flags&);
 };
-constexpr Part kParts[] = {
+constexpr Subcommand kSubcommands[] = {
     {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
     {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
@@ -30,13 +30,13 @@ constexpr Part kParts[] = {
 
 Action setup(Flags& flags) {
   flags.require_command();
-  std::vector<std::pair<Flags*, Action>> parts;
-  for (const Part& p : kParts) {
+  std::vector<std::pair<Flags*, Action>> subcommands;
+  for (const Subcommand& p : kSubcommands) {
     Flags& sub = flags.command(p.name, p.summary);
-    parts.emplace_back(&sub, p.setup(sub));
+    subcommands.emplace_back(&sub, p.setup(sub));
   }
-  return [parts] {
-    for (const auto& [sub, action] : parts)
+  return [subcommands] {
+    for (const auto& [sub, action] : subcommands)
       if (sub->chosen()) return action();
     return kBadUsage;
   };

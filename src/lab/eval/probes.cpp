@@ -43,7 +43,7 @@ using ProbeJson = nlohmann::json;
 // A sample as text: what stands before the records, each record with its value, what stands behind, and how an answer
 // is written.
 struct Sample {
-  std::string head, tail;
+  std::string head, question;
   std::vector<std::string> records, values;
   std::size_t right = 0;
   std::string join, close;  // between records; behind an answer
@@ -75,7 +75,7 @@ Sample line_sample(const ProbeJson& json, const std::string& where) {
     begin = end;
     const std::size_t open = record.find(": REGISTER_CONTENT is <");
     if (!record.starts_with("line ") || open == std::string::npos) {
-      (s.records.empty() ? s.head : s.tail) += record;
+      (s.records.empty() ? s.head : s.question) += record;
       continue;
     }
     const std::size_t from = record.find('<', open) + 1;
@@ -87,7 +87,7 @@ Sample line_sample(const ProbeJson& json, const std::string& where) {
     s.values.push_back(record.substr(from, record.find('>', from) - from));
   }
   if (!found) probes_bad("\"prompt\" does not hold \"correct_line\"", where);
-  s.tail += "\n" + line.substr(0, value + 1);
+  s.question += "\n" + line.substr(0, value + 1);
   return s;
 }
 
@@ -95,7 +95,7 @@ Sample line_sample(const ProbeJson& json, const std::string& where) {
 Sample pair_sample(const ProbeJson& json, const std::string& where) {
   const std::string key = text_field(json, "key", where), value = text_field(json, "value", where);
   Sample s{.head = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n{",
-           .tail = "}\n\nKey: \"" + key + "\"\nCorresponding value: \"",
+           .question = "}\n\nKey: \"" + key + "\"\nCorresponding value: \"",
            .join = ",\n ",
            .close = "\""};
   bool found = false;
@@ -130,7 +130,7 @@ void thin(Sample* s, std::size_t count) {
 Probe probes_probe_of(const text::Tokenizer& tokenizer, const Sample& s, int distractors, run::Rng* rng) {
   std::string prompt = s.head;
   for (std::size_t i = 0; i < s.records.size(); ++i) prompt += (i > 0 ? s.join : "") + s.records[i];
-  prompt += s.tail;
+  prompt += s.question;
   std::vector<std::string> others;
   for (const std::string& v : s.values)
     if (v != s.values[s.right] && std::find(others.begin(), others.end(), v) == others.end()) others.push_back(v);

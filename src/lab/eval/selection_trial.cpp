@@ -7,22 +7,22 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
-#include "kv/select_spec.hpp"
 #include "lab/eval/statistics.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::lab::eval {
 
 std::vector<std::vector<std::string>> group_selectors(const std::vector<std::string>& specs) {
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> kinds;
-  const auto rest_of = [](const kv::SelectSpec& s) {
+  const auto rest_of = [](const select::SelectSpec& s) {
     return " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "") + (s.prompt > 1 ? " prompts" : "") +
            (s.adapts() ? " adapts " + std::to_string(s.meter) : "");
   };
   // Those without representatives come last: they need no cache of their own where another one suits.
   for (const bool bare : {false, true})
     for (const std::string& text : specs) {
-      const kv::SelectSpec spec = kv::parse_select(text, "--select");
+      const select::SelectSpec spec = select::parse_select(text, "--select");
       if (spec.dense() || bare != (spec.summaries() == "none")) continue;
       const std::string rest = rest_of(spec);
       const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const std::string& kind) {
@@ -49,7 +49,7 @@ constexpr std::size_t kAtOnce = 8;  // continuations of one step, so that weight
 std::vector<std::string> readings(const std::vector<std::string>& group) {
   std::vector<std::string> some{"all"};
   for (const std::string& spec : group)
-    if (kv::parse_select(spec, "--select").chooses_for_prompts()) some.push_back(spec);
+    if (select::parse_select(spec, "--select").chooses_for_prompts()) some.push_back(spec);
   return some;
 }
 }  // namespace
@@ -87,7 +87,7 @@ class Reader {
   // A sequence of all of `ids`, as a prompt.
   kv::Sequence* read(std::span<const std::int32_t> ids, const std::string& spec, const std::function<void()>& poll) {
     kv::Sequence* sequence = lane_.cache->create();
-    lane_.cache->set_selection(sequence, spec);
+    lane_.cache->set_selection(sequence, select::read_selector(spec, "--select"));
     append(sequence, ids, poll);
     return sequence;
   }
@@ -189,7 +189,7 @@ kv::SelectionStats::Layer measure_next(Reader& reader, kv::Cache& cache, const k
   kv::SelectionStats::Layer f = cache.stats(*fork).selection.total();
   const double mass = f.mass;
   const std::int64_t measured = f.measured;
-  cache.set_selection(fork, spec + ":meter=1:floor=0:aim=0");
+  cache.set_selection(fork, select::read_selector(spec + ":meter=1:floor=0:aim=0", "--select"));
   reader.decode(fork, {&id, 1});
   f = cache.stats(*fork).selection.total();
   cache.release(fork);
@@ -288,10 +288,10 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       for (const std::string& spec : groups[g]) {
         if (spec == "all" && g > 0) continue;  // the same as in the group before
         const bool anew = spec != "all" && known.count(spec) > 0;
-        const auto votes = std::min(before.size(), static_cast<std::size_t>(kv::parse_select(spec, "--select").window));
+        const auto votes = std::min(before.size(), static_cast<std::size_t>(select::parse_select(spec, "--select").window));
         if (!anew && !base) base = read("all");
         kv::Sequence* sequence = anew ? read(spec) : votes > 0 ? read_with_votes(spec, votes) : cache.fork(*base);
-        cache.set_selection(sequence, spec);
+        cache.set_selection(sequence, select::read_selector(spec, "--select"));
         reader.decode(sequence, prompt.last(question).first(question - 1));
         kv::SelectionStats::Layer begins;
         if (spec != "all") begins = measure_next(reader, cache, *sequence, spec, prompt.back());
@@ -344,13 +344,13 @@ std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::strin
       kv::Sequence* sequence = cache.fork(*base);
       // Below a floor of everything, a measured step reads everything: the queries are those of dense attention. No
       // share moves, because every query is measured.
-      cache.set_selection(sequence, spec + ":meter=1:floor=1:aim=0");
+      cache.set_selection(sequence, select::read_selector(spec + ":meter=1:floor=1:aim=0", "--select"));
       MassRow row{.kv = lane.name, .select = spec};
       for (std::int64_t i = 0; i < queries; ++i) {
         poll(l, total);
         const auto token = ids.subspan(text.size() + static_cast<std::size_t>(i), 1);
         kv::Sequence* chosen = cache.fork(*sequence);
-        cache.set_selection(chosen, spec + ":meter=0:floor=0:aim=0");
+        cache.set_selection(chosen, select::read_selector(spec + ":meter=0:floor=0:aim=0", "--select"));
         const std::vector<float> sparse = reader.decode(chosen, token);
         cache.release(chosen);
         const std::vector<float> dense = reader.decode(sequence, token);

@@ -8,9 +8,9 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "kv/select_spec.hpp"
 #include "lab/eval/eval_fixture.hpp"
 #include "lab/eval/tasks.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::lab::eval {
 namespace {
@@ -38,7 +38,8 @@ TEST(SelectionTrial, SpecsAreGroupedByWhatTheirCachesHold) {
   EXPECT_EQ(mixed[2], (std::vector<std::string>{"all", "keys:token_step=2"}));
   for (const auto& group : mixed)
     for (const std::string& spec : group)
-      EXPECT_EQ(kv::parse_select(spec, "").refused_in(kv::parse_select(cache_selector(group), "")), nullptr) << spec;
+      EXPECT_EQ(select::parse_select(spec, "").refused_in(select::parse_select(cache_selector(group), "")), nullptr)
+          << spec;
   EXPECT_EQ(group_selectors({"all"}), (std::vector<std::vector<std::string>>{{"all"}}));
   EXPECT_THROW(group_selectors({"nothing"}), Error);
 }

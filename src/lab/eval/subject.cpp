@@ -11,6 +11,7 @@
 #include "run/auto_kv.hpp"
 #include "run/calibration.hpp"
 #include "run/engine.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::lab::eval {
 
@@ -146,7 +147,7 @@ void Subject::add_lane(const std::string& name, const std::string& selector, con
   lane.options.residual = options_.residual;
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
-  lane.options.selector = selector;
+  lane.options.selector = select::read_selector(selector, "--select");
   try {
     lane.undecided = codecs == run::kAuto;
     const std::size_t at = std::min(codecs.find('@'), codecs.size());

@@ -71,7 +71,7 @@ class Subject {
     std::int64_t extra_tokens = 0;  // room in the caches beside a full context
     bool text = true;               // the model must have a vocabulary
     bool baseline = true;           // a lane of f32 keys and values in front
-    // Selectors (kv/select_spec.hpp): every choice of codecs has a lane for each. The lane's name is that of the
+    // Selectors (select/spec.hpp): every choice of codecs has a lane for each. The lane's name is that of the
     // codecs.
     std::vector<std::string> selectors{"all"};
   };

@@ -247,7 +247,7 @@ void smooth_keys_and_values(const StepState& step, const MixerRows& m, const Att
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
   if (a.k_smoothing) smooth_keys_and_values(step, m, a);
   kv::Scoring scoring{a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
-                      a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]};
+                      a.rope < 0 ? nullptr : &step.rotations[static_cast<std::size_t>(a.rope)]};
   if (a.distances) scoring.distances = {m.distances, a.distances.profiles.bound, a.distances.width, a.distances.extent};
   if (a.row_sinks) scoring.row_sinks = m.row_sinks;
   if (step.reader) return step.reader->attend(layer, step.slices, m.q, m.heads, scoring);

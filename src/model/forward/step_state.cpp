@@ -37,7 +37,7 @@ StepState::StepState(Team& t, const ModelSpec& m, Attends a, int most, bool in_t
       tiles(in_tiles),
       scratch(s),
       products(team, scratch.rows) {
-  for (const Rope& r : spec.ropes) turns.push_back({r.frequencies.data(), pairs_of(r), r.pairs});
+  for (const Rope& r : spec.ropes) rotations.push_back({r.frequencies.data(), pairs_of(r), r.pairs});
   const auto n = static_cast<std::size_t>(max_tokens);
   slices.reserve(n);
   both.reserve(n);

@@ -10,7 +10,7 @@
 #include "cpu/products.hpp"
 #include "cpu/rows.hpp"
 #include "kv/cache.hpp"
-#include "kv/turn.hpp"
+#include "kv/rotation.hpp"
 #include "model/rows.hpp"
 #include "model/spec.hpp"
 
@@ -116,7 +116,7 @@ struct StepState {
   const bool tiles;
   const Scratch scratch;
   const cpu::Products products;
-  std::vector<kv::Turn> turns;  // of every RoPE
+  std::vector<kv::Rotation> rotations;  // of every RoPE
   // Of the step.
   int rows = 0;
   std::vector<kv::Slice> slices;

@@ -157,7 +157,7 @@ void Model::place(Text& text, std::span<const std::int32_t> ids) {
   for (auto it = idle_.begin(); text.reuse && it != idle_.end(); ++it) {
     if (it->tenant != text.tenant) continue;
     const std::int64_t equal = common(it->ids, ids);
-    if (equal <= most || !engine_.cache().can_truncate(*it->sequence, equal)) continue;
+    if (equal <= most || !engine_.cache().rules().can_truncate(*it->sequence, equal)) continue;
     best = it, most = equal;
   }
   if (best != idle_.end()) {
@@ -178,7 +178,7 @@ bool Model::catch_up(Text& text, std::span<const std::int32_t> ids) {
   kv::Cache& cache = engine_.cache();
   std::int64_t have = std::min(common(line.ids, ids), static_cast<std::int64_t>(ids.size()) - 1);
   if (have < cache.length(*line.sequence)) {
-    if (!cache.can_truncate(*line.sequence, have)) have = 0;
+    if (!cache.rules().can_truncate(*line.sequence, have)) have = 0;
     cache.truncate(line.sequence, have);
   }
   line.ids.resize(static_cast<std::size_t>(have));

@@ -160,7 +160,8 @@ bool Mtp::make_room() {
 
 // Cuts a line to the tokens before `end`. False: that is not possible.
 bool Mtp::cut(Line& line, std::int64_t end) {
-  if (end < line.first || end > line.end() || !cache_->can_truncate(*line.sequence, end - line.first)) return false;
+  if (end < line.first || end > line.end() || !cache_->rules().can_truncate(*line.sequence, end - line.first))
+    return false;
   cache_->truncate(line.sequence, end - line.first);
   line.ids.resize(static_cast<std::size_t>(end) + 1);
   return true;

@@ -15,6 +15,7 @@
 #include "run/pooling.hpp"
 #include "run/row_loader.hpp"
 #include "run/service.hpp"
+#include "select/spec.hpp"
 #include "store/library.hpp"
 
 namespace kvasir::run {
@@ -119,7 +120,7 @@ struct Job {
   int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
   // First tokens of its prompt that are computed as every request computes them.
   std::int64_t exact_prompt(const kv::Cache& cache) const {
-    return cache.rules().exact_prompt(asked.request.select, length());
+    return cache.rules().exact_prompt(select::read_selector(asked.request.select, "select").get(), length());
   }
 
   // The answer's next token, by its row of logits and so many tokens in the cache. False: the answer is over.

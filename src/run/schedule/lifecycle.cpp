@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "kv/page.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -58,7 +59,7 @@ void Lifecycle::shift(Job& job) {
   reuse_.forget(job);
   release(job);
   job.sequence = engine_.cache().create();
-  engine_.cache().set_selection(job.sequence, job.asked.request.select);
+  engine_.cache().set_selection(job.sequence, select::read_selector(job.asked.request.select, "select"));
   job.ids.erase(job.ids.begin() + keep, job.ids.begin() + keep + dropped);
   job.prompt = job.length();
   job.answer->make_room();

@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "kv/page.hpp"
 #include "run/schedule/checkpoints.hpp"
+#include "select/spec.hpp"
 #include "store/tail.hpp"
 
 namespace kvasir::run {
@@ -52,7 +53,7 @@ void Reuse::begin(Job& job) {
     if (!job.sequence) job.sequence = cache.create();
     if (blends) blending_.blend(job, 1e-6 * token_microseconds_);
     if (job.blended.on()) job.kept.chain.reset();  // from here on it is no text that a store could keep
-    cache.set_selection(job.sequence, job.asked.request.select);
+    cache.set_selection(job.sequence, select::read_selector(job.asked.request.select, "select"));
   }
   if (!library_ || !job.asked.reuse) return;
   const std::int64_t have = follows ? job.leader.share : job.cached();
@@ -87,7 +88,7 @@ void Reuse::restore(Job& job, const store::Known& known) {
     token_microseconds_ = tail.head.cost / static_cast<double>(tail.n_tokens());
   Receipt& receipt = job.outcome.receipt;
   // A request that was preempted gets back tokens of its answer too: the receipt is about the prompt.
-  for (const store::Part& part : known.parts)
+  for (const store::TierRun& part : known.runs)
     if (part.begin < job.prompt)
       receipt.spans.push_back(
           {part.begin, std::min(part.end, job.prompt), library_->labels()[static_cast<std::size_t>(part.tier)]});
@@ -132,7 +133,7 @@ void Reuse::offer(Job& job, store::Library::Offering offering) {
 
 void Reuse::offer_tail(Job& job, std::int64_t at) {
   if (model::common_end(job.asked.request.runs, at) < at) return;  // nobody could begin there
-  if (job.kept.chain && at <= kv::Cache::exact_tokens(*job.sequence))
+  if (job.kept.chain && at <= kv::Rules::exact_tokens(*job.sequence))
     library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, at, static_cast<float>(token_microseconds_));
 }
 
@@ -163,8 +164,8 @@ void Reuse::offer_prompt(Job& job) {
   std::vector<std::int64_t> borders = job.asked.partings;
   borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
   std::sort(borders.begin(), borders.end());
-  library_->remember_segments(*job.kept.chain, job.space, job.ids,
-                              engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
+  library_->remember_pieces(*job.kept.chain, job.space, job.ids,
+                            engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "run/schedule/checkpoints.hpp"
+#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -27,7 +28,7 @@ Job::Lead Sharing::find_leader(const Job& job) const {
     const std::int64_t common = model::common_end(job.asked.request.runs, differ.first - job.ids.begin());
     if (common < std::max(kLeastShare, best.share + 1)) continue;
     if (r->leader.job && r->leader.share >= common) continue;  // its leader is asked too
-    if (r->cached() > common && !cache_.can_truncate(*r->sequence, common)) continue;
+    if (r->cached() > common && !cache_.rules().can_truncate(*r->sequence, common)) continue;
     best = {r.get(), common};
   }
   return best;
@@ -46,7 +47,7 @@ void Sharing::start_followers(Job& leader) {
     const std::int64_t share = job->leader.share;
     job->sequence = cache_.fork(*leader.sequence);
     cache_.truncate(job->sequence, share);
-    cache_.set_selection(job->sequence, job->asked.request.select);
+    cache_.set_selection(job->sequence, select::read_selector(job->asked.request.select, "select"));
     job->kept.share(leader.kept, share);
     job->leader = {};
     took_live(*job, share);
@@ -64,7 +65,7 @@ void Sharing::leave_followers(Job& leader) {
     } else {
       job->sequence = cache_.create();
     }
-    cache_.set_selection(job->sequence, job->asked.request.select);
+    cache_.set_selection(job->sequence, select::read_selector(job->asked.request.select, "select"));
   }
 }
 

@@ -34,7 +34,7 @@ void Speculation::draft(const Jobs& running) {
     ++answers;
     if (!job->draft) continue;
     const std::int64_t cached = job->cached(), most = job->asked.request.max_tokens;
-    std::int64_t room = std::min(engine_.cache().draft_room(*job->sequence), engine_.context() - cached - 2);
+    std::int64_t room = std::min(engine_.cache().rules().draft_room(*job->sequence), engine_.context() - cached - 2);
     if (most >= 0) room = std::min(room, most - job->written() - 1);
     job->draft->ids = job->ids;
     job->draft->sequence = job->sequence;

@@ -24,14 +24,14 @@ bool compared(Machine& m, const Value& v, Args& args) {
   return holds(op, v, *other, m.meter());
 }
 
-bool is_boolean(const Value& v) { return v.is_bool(); }
+bool is_boolean(const Value& v) { return v.kind() == Value::Kind::kBool; }
 // Python's Undefined has a method for being called, which then fails.
 bool is_callable(const Value& v) { return v.is_undefined() || (v.object() && v.object()->callable()); }
 bool is_defined(const Value& v) { return !v.is_undefined(); }
 bool is_undefined(const Value& v) { return v.is_undefined(); }
 bool is_escaped(const Value& v) { return v.is_text() && v.text()->markup; }
-bool is_true(const Value& v) { return v.is_bool() && v.boolean(); }
-bool is_false(const Value& v) { return v.is_bool() && !v.boolean(); }
+bool is_true(const Value& v) { return v.kind() == Value::Kind::kBool && v.boolean(); }
+bool is_false(const Value& v) { return v.kind() == Value::Kind::kBool && !v.boolean(); }
 bool is_float(const Value& v) { return v.kind() == Kind::kReal; }
 bool is_integer(const Value& v) { return v.kind() == Kind::kInt; }
 bool is_mapping(const Value& v) { return v.dict() != nullptr; }

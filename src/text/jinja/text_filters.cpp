@@ -144,10 +144,10 @@ Value filter_trim(Machine& m, const Value& v, Args& args) {
 
 Value filter_truncate(Machine& m, const Value& v, Args& args) {
   const auto [max_length, killwords, end, leeway] = bind(args, "truncate", {"length", "killwords", "end", "leeway"});
-  const std::string_view tail = view_or(end, "...", "truncate");
+  const std::string_view ellipsis = view_or(end, "...", "truncate");
   const std::int64_t limit = int_or(max_length, 255, "truncate");
   const std::int64_t slack = leeway && !leeway->is_none() ? int_or(leeway, 5, "truncate") : 5;
-  const std::int64_t keep = limit - count_characters(tail);
+  const std::int64_t keep = limit - count_characters(ellipsis);
   if (keep < 0 || slack < 0) fail("truncate: the length is below that of the end, or the leeway is negative");
   const std::int64_t size = length(v);
   if (size >= 0 && (size <= limit || size - limit <= slack)) return v;
@@ -156,7 +156,7 @@ Value filter_truncate(Machine& m, const Value& v, Args& args) {
   std::string_view kept = v.view().substr(0, starts[static_cast<std::size_t>(keep)]);
   if (!bool_or(killwords, false))
     if (const auto space = kept.rfind(' '); space != kept.npos) kept = kept.substr(0, space);
-  return make_text(m.meter(), std::string(kept) + std::string(tail));
+  return make_text(m.meter(), std::string(kept) + std::string(ellipsis));
 }
 
 bool unreserved(char c) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -44,29 +45,30 @@ struct Dict;
 using SequenceRef = std::shared_ptr<const Sequence>;
 using DictRef = std::shared_ptr<const Dict>;
 
+template <class T, class... Types>
+concept OneOf = (std::is_same_v<T, Types> || ...);
+
 class Value {
  public:
   enum class Kind : std::uint8_t { kUndefined, kNone, kBool, kInt, kReal, kText, kSequence, kDict, kObject };
 
   Value() = default;
-  explicit Value(Undefined u) : v_(std::move(u)) {}
-  explicit Value(None n) : v_(n) {}
-  explicit Value(bool b) : v_(b) {}
-  explicit Value(std::int64_t i) : v_(i) {}
-  explicit Value(double d) : v_(d) {}
+  // Of these types exactly: a pointer would become a bool.
+  template <class T>
+  requires OneOf<T, Undefined, None, bool, std::int64_t, double>
+  explicit Value(T x) : v_(std::move(x)) {}
   explicit Value(TextRef t) : v_(std::move(t)) {}
   explicit Value(SequenceRef s) : v_(std::move(s)) {}
   explicit Value(DictRef d) : v_(std::move(d)) {}
   explicit Value(Object* o) : v_(o) {}
   explicit Value(std::string bytes) : v_(std::make_shared<const Text>(Text{std::move(bytes), false})) {}
-  // A pointer would turn into a bool.
-  explicit Value(const char*) = delete;
 
   Kind kind() const { return static_cast<Kind>(v_.index()); }
   bool is_undefined() const { return kind() == Kind::kUndefined; }
   bool is_none() const { return kind() == Kind::kNone; }
-  bool is_bool() const { return kind() == Kind::kBool; }
-  bool is_int() const { return kind() == Kind::kInt || is_bool(); }  // as in Python, where bool is a kind of int
+  bool is_int() const {
+    return kind() == Kind::kInt || kind() == Kind::kBool;
+  }  // as in Python, where bool is a kind of int
   bool is_number() const { return is_int() || kind() == Kind::kReal; }
   bool is_text() const { return kind() == Kind::kText; }
 
@@ -82,7 +84,7 @@ class Value {
   SequenceRef sequence_ref() const { return std::get<SequenceRef>(v_); }
   DictRef dict_ref() const { return std::get<DictRef>(v_); }
   bool boolean() const { return std::get<bool>(v_); }
-  std::int64_t integer() const { return is_bool() ? (boolean() ? 1 : 0) : std::get<std::int64_t>(v_); }
+  std::int64_t integer() const { return kind() == Kind::kBool ? (boolean() ? 1 : 0) : std::get<std::int64_t>(v_); }
   double real() const { return kind() == Kind::kReal ? std::get<double>(v_) : static_cast<double>(integer()); }
   std::string_view view() const { return text()->bytes; }
 

@@ -6,7 +6,7 @@ namespace kvasir::text::pretokenizers_exaone_moe {
 constexpr std::string_view kNames[] = {"exaone-moe"};
 const Pretokenizer entry{
     .serves = kNames,
-    .split = split_words<Words{.letters = Words::Letters::kSpaced, .digits = 1, .tail = Words::Tail::kOne}>,
+    .split = split_words<Words{.letters = Words::Letters::kSpaced, .digits = 1, .behind = Words::Behind::kOne}>,
 };
 
 }  // namespace kvasir::text::pretokenizers_exaone_moe

@@ -8,7 +8,7 @@ const Pretokenizer entry{
     .serves = kNames,
     .split = split_words<Words{.contraction = Words::Contraction::kBehind,
                                .letters = Words::Letters::kCased,
-                               .tail = Words::Tail::kNewlinesAndSlashes}>,
+                               .behind = Words::Behind::kNewlinesAndSlashes}>,
 };
 
 }  // namespace kvasir::text::pretokenizers_gpt4o

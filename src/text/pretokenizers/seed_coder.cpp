@@ -6,7 +6,7 @@ namespace kvasir::text::pretokenizers_seed_coder {
 constexpr std::string_view kNames[] = {"seed-coder"};
 const Pretokenizer entry{
     .serves = kNames,
-    .split = split_words<Words{.digits = 1, .tail = Words::Tail::kNone}>,
+    .split = split_words<Words{.digits = 1, .behind = Words::Behind::kNone}>,
 };
 
 }  // namespace kvasir::text::pretokenizers_seed_coder

@@ -9,7 +9,7 @@ const Pretokenizer entry{
     .split = split_words<Words{.contraction = Words::Contraction::kNone,
                                .letters = Words::Letters::kCased,
                                .digits = 1,
-                               .tail = Words::Tail::kNewlinesAndSlashes}>,
+                               .behind = Words::Behind::kNewlinesAndSlashes}>,
     .whole_words = true,
     .add_bos = true,
 };

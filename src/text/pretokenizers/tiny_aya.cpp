@@ -38,7 +38,7 @@ void split_digits(std::string_view text, Emit emit) {
 void split(std::string_view text, Emit emit) {
   constexpr Words kWords{.contraction = Words::Contraction::kBehind,
                          .letters = Words::Letters::kCased,
-                         .tail = Words::Tail::kNewlinesAndSlashes};
+                         .behind = Words::Behind::kNewlinesAndSlashes};
   split_digits(text, [&](std::string_view part) { split_words<kWords>(part, emit); });
 }
 

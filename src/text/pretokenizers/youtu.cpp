@@ -27,7 +27,7 @@ void split(std::string_view text, Emit emit) {
   constexpr Words kWords{.contraction = Words::Contraction::kBehind,
                          .letters = Words::Letters::kCased,
                          .digits = 1,
-                         .tail = Words::Tail::kNewlinesAndSlashes};
+                         .behind = Words::Behind::kNewlinesAndSlashes};
   isolate(text, script, [&](std::string_view part) { split_words<kWords>(part, emit); });
 }
 

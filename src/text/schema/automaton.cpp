@@ -118,18 +118,18 @@ bool Automaton::matches(std::string_view utf8) const {
 Automaton Automaton::complement() const {
   if (empty()) return anything();
   std::vector<State> states(states_.size() + 1);
-  const auto sink = static_cast<std::int32_t>(states_.size());
+  const auto everything = static_cast<std::int32_t>(states_.size());
   for (std::size_t i = 0; i < states_.size(); ++i) {
     states[i].accepts = !states_[i].accepts;
     char32_t next = 0;
     for (const Edge& e : states_[i].edges) {
-      if (e.low > next) states[i].edges.push_back({next, e.low - 1, sink});
+      if (e.low > next) states[i].edges.push_back({next, e.low - 1, everything});
       states[i].edges.push_back(e);
       next = e.high + 1;
     }
-    if (next <= kLastChar) states[i].edges.push_back({next, kLastChar, sink});
+    if (next <= kLastChar) states[i].edges.push_back({next, kLastChar, everything});
   }
-  states.back() = {true, {{0, kLastChar, sink}}};
+  states.back() = {true, {{0, kLastChar, everything}}};
   return Automaton(std::move(states));
 }
 

@@ -60,15 +60,9 @@ class Gemma3 final : public Encoder {
 
   Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     const Picture& p = prepared.parts.at(0);
-    const std::int64_t n = std::int64_t{grid()} * grid(), inputs = patches_.matrix.k, dim = tower_.dim();
+    const std::int64_t n = std::int64_t{grid()} * grid(), dim = tower_.dim();
     RowWork work(team);
-    std::vector<float> pixels(static_cast<std::size_t>(n * inputs)), x(static_cast<std::size_t>(n * dim));
-    work.each(n, [&](std::int64_t i) {
-      const int column = static_cast<int>(i % grid()), row = static_cast<int>(i / grid());
-      cut_patch(p, column * side_, row * side_, side_, normal_, pixels.data() + i * inputs);
-    });
-    work.multiply(patches_, pixels.data(), n, x.data());
-    work.add(x.data(), positions_.data(), n, dim);
+    std::vector<float> x = embed_patches(p, grid(), side_, normal_, patches_, positions_, work);
     for (std::size_t i = 0; i < tower_.blocks(); ++i) {
       watch(static_cast<std::int64_t>(i), static_cast<std::int64_t>(tower_.blocks()));
       tower_.run(i, work, x, {});

@@ -1,4 +1,4 @@
-// Gemma 4 with a tower: norms before and behind mixer and feed, heads whose halves turn by column and row, values cut
+// Gemma 4 with a tower: norms before and behind mixer and feed, heads whose halves rotate by column and row, values cut
 // at bounds that the file has, rows averaged in squares.
 #include <fmt/format.h>
 
@@ -169,8 +169,8 @@ class Gemma4Tower final : public Encoder {
     work.each(n, [&](std::int64_t r) {
       for (std::int64_t h = 0; h < heads_; ++h) {
         const std::int64_t at = (r * heads_ + h) * head_;
-        turn(q.data() + at, l.q_norm, r, columns);
-        turn(k.data() + at, l.k_norm, r, columns);
+        rotate(q.data() + at, l.q_norm, r, columns);
+        rotate(k.data() + at, l.k_norm, r, columns);
         kernel::ops().rms_norm(v.data() + at, ones_.data(), v.data() + at, head_, eps_);
       }
     });
@@ -199,8 +199,8 @@ class Gemma4Tower final : public Encoder {
     work.add(x.data(), y.data(), n, dim_);
   }
 
-  // A head's norm; then its first half turns by the column, the other by the row.
-  void turn(float* head, const std::vector<float>& weight, std::int64_t patch, int columns) const {
+  // A head's norm; then its first half is rotated by the column, the other by the row.
+  void rotate(float* head, const std::vector<float>& weight, std::int64_t patch, int columns) const {
     kernel::ops().rms_norm(head, weight.data(), head, head_, eps_);
     const std::int64_t half = head_ / 2, pairs = head_ / 4;
     for (int axis = 0; axis < 2; ++axis)

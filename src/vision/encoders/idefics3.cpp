@@ -142,14 +142,8 @@ class Idefics3 final : public Encoder {
   }
 
   void add(const Picture& p, RowWork& work, std::vector<float>& rows, FunctionRef<void()> block_begins) {
-    const std::int64_t n = std::int64_t{grid()} * grid(), inputs = patches_.matrix.k, dim = tower_.dim();
-    std::vector<float> pixels(static_cast<std::size_t>(n * inputs)), x(static_cast<std::size_t>(n * dim));
-    work.each(n, [&](std::int64_t i) {
-      const int column = static_cast<int>(i % grid()), row = static_cast<int>(i / grid());
-      cut_patch(p, column * side_, row * side_, side_, normal_, pixels.data() + i * inputs);
-    });
-    work.multiply(patches_, pixels.data(), n, x.data());
-    work.add(x.data(), positions_.data(), n, dim);
+    const std::int64_t n = std::int64_t{grid()} * grid(), dim = tower_.dim();
+    std::vector<float> x = embed_patches(p, grid(), side_, normal_, patches_, positions_, work);
     for (std::size_t i = 0; i < tower_.blocks(); ++i) {
       block_begins();
       tower_.run(i, work, x, {});
