@@ -3,8 +3,9 @@
 namespace EMULATED {
 using namespace kvasir::device::emulated;
 #include "device_kernels_common.inc"
-#include "device_kernels_product_mma.inc"
 #include "device_kernels_product_parts.inc"
+// behind its parts
+#include "device_kernels_product_mma.inc"
 static void run(int groups, const uchar* w, const uchar* x, float* out, uint k, uint rows, uint panel_bytes,
                 uint columns) {
   launch(groups, 128, [&] { product(w, x, out, 0, k, rows, panel_bytes, columns); });
