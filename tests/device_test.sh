@@ -25,9 +25,9 @@ answer() { # NAME, further options
 answer without || fail "without a device: $(cat "$scratch/without.said")"
 [ -s "$scratch/without.text" ] || fail "no answer without a device"
 for round in 1 2; do # compiled by both at the same time, then found
-  answer one --device opencl:0 &
+  answer one --device opencl:0 --device-from 0 &
   one=$!
-  answer two --device opencl:0 &
+  answer two --device opencl:0 --device-from 0 &
   two=$!
   wait $one || fail "round $round, first: $(cat "$scratch/one.said")"
   wait $two || fail "round $round, second: $(cat "$scratch/two.said")"
@@ -38,13 +38,22 @@ for round in 1 2; do # compiled by both at the same time, then found
   done
 done
 [ -n "$(ls "$scratch/kvasir/programs")" ] || fail "no program was kept"
+# Prompts by the device, too: weights stay there, or come anew, or do not fit.
+answer rounded --weights q4_k || fail "with rounded weights: $(cat "$scratch/rounded.said")"
+for share in 1GiB 1MiB; do
+  answer "prompts-$share" --weights q4_k --device opencl:0 --device-from 0 --device-weights $share || fail "weights $share: $(cat "$scratch/prompts-$share.said")"
+  cmp -s "$scratch/rounded.text" "$scratch/prompts-$share.text" || fail "weights $share: another answer"
+  grep '^device' "$scratch/prompts-$share.said" | grep -Eq '; [1-9][0-9]* products' || fail "weights $share: no products: $(cat "$scratch/prompts-$share.said")"
+done
+answer little --weights q4_k --device opencl:0 --device-weights 1KiB && fail "weights of 1 KiB were taken"
+grep -q -- '--device-weights: weights have 1024 bytes there' "$scratch/little.said" || fail "1 KiB: $(cat "$scratch/little.said")"
 # What is there is damaged: made anew, the same answer.
 for file in "$scratch"/kvasir/programs/*.bin; do printf damaged >"$file"; done
-answer again --device opencl:0 || fail "with damaged programs: $(cat "$scratch/again.said")"
+answer again --device opencl:0 --device-from 0 || fail "with damaged programs: $(cat "$scratch/again.said")"
 cmp -s "$scratch/without.text" "$scratch/again.text" || fail "with damaged programs: another answer"
 # A prompt that comes back from the disk in a new program goes to the device as one that was computed.
 for name in first restarted; do
-  answer $name --device opencl:0 --cache-dir "$scratch/store" || fail "$name, with a folder: $(cat "$scratch/$name.said")"
+  answer $name --device opencl:0 --device-from 0 --cache-dir "$scratch/store" || fail "$name, with a folder: $(cat "$scratch/$name.said")"
   cmp -s "$scratch/without.text" "$scratch/$name.text" || fail "$name, with a folder: another answer"
   grep '^device' "$scratch/$name.said" | grep -Eq ' [1-9][0-9]* groups folded' || fail "$name folded nothing: $(cat "$scratch/$name.said")"
 done

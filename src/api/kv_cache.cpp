@@ -67,7 +67,7 @@ kv::CacheOptions kv_cache_options_of(const kv::CacheShape& shape, const KvCacheO
 }
 
 kv::CacheOptions with_device(kv::CacheOptions o, const std::string& name) {
-  if (!name.empty() && name != "cpu") o.device = device::open_pages(name, 0);
+  if (!name.empty() && name != "cpu") o.device = device::open_pages(name, {});
   return o;
 }
 

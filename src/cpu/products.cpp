@@ -18,12 +18,26 @@ void cap_silu(const kernel::OpKernels& ops, float* gate, float* up, std::int64_t
   for (std::int64_t i = 0; i < n; ++i) up[i] *= gate[i];
 }
 
+// u: a row's elements of up x, and then of what they become; g: of gate x, if there is one, which may be overwritten.
+// Both with their biases.
+void activate(const Hidden& h, float* g, float* u, std::int64_t count) {
+  const kernel::OpKernels& ops = kernel::ops();
+  const auto activation = static_cast<std::size_t>(h.activation);
+  if (h.activation == kernel::Activation::kCappedSilu)
+    cap_silu(ops, g, u, count);
+  else if (h.gate)
+    ops.gate[activation](g, u, u, count);
+  else if (h.activation == kernel::Activation::kXielu)
+    ops.xielu(u, *h.xielu, count);
+  else
+    ops.activate[activation](u, count);
+}
+
 void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, float* u) {
   const std::int64_t row = panels.begin * kernel::kPanelRows;
   const std::int64_t count = std::min(panels.end * kernel::kPanelRows, h.up.rows) - row;
   const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
   const kernel::OpKernels& ops = kernel::ops();
-  const auto activation = static_cast<std::size_t>(h.activation);
   float* const g = u + kPieceFloats;
   const auto multiply = [&](const Matrix& m, const kernel::Activations& input, float* to) {
     const kernel::Activations x = columns_of(input, columns.begin, columns.end);
@@ -43,15 +57,7 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
   if (h.gate) product(*h.gate, h.gate_low, h.gate_bias, g);
   product(h.up, h.up_low, h.up_bias, u);
   for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
-    float* const at = u + c * pitch;
-    if (h.activation == kernel::Activation::kCappedSilu)
-      cap_silu(ops, g + c * pitch, at, count);
-    else if (h.gate)
-      ops.gate[activation](g + c * pitch, at, at, count);
-    else if (h.activation == kernel::Activation::kXielu)
-      ops.xielu(at, *h.xielu, count);
-    else
-      ops.activate[activation](at, count);
+    activate(h, g + c * pitch, u + c * pitch, count);
   }
   kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
   if (h.floats_too)
@@ -89,6 +95,13 @@ TileRule::TileRule() {
 void TileRule::add(const Matrix& m) {
   layer_bytes_ += static_cast<std::uint64_t>(m.bytes());
   if (m.in_floats() || layer_bytes_ > most_bytes_) pays_ = false;
+}
+
+Products::Products(Team& team, const RowScratch& scratch, ProductDevice* device, std::int64_t hidden)
+    : team_(team), scratch_(scratch), device_(device) {
+  if (device && hidden > 0)
+    factors_ =
+        tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(2 * kDeviceColumns * hidden) * sizeof(float));
 }
 
 // f on pieces of [0, n): by the team, or all at once by the thread that has the rows.
@@ -134,6 +147,26 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
 
 void Products::multiply_plain(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
                               InputOf input) const {
+  constexpr std::size_t kMost = 8;
+  std::array<const Matrix*, kMost> mine;
+  std::array<float*, kMost> mine_out;
+  if (wants_device(rows) && matrices.size() <= kMost) {
+    std::array<const Matrix*, kMost> there;
+    std::array<const kernel::Activations*, kMost> x;
+    std::array<float*, kMost> there_out;
+    std::size_t taken = 0, left = 0;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const bool takes = device_->takes(*matrices[i]);
+      if (takes) x[taken] = &input(*matrices[i]);
+      (takes ? there[taken] : mine[left]) = matrices[i];
+      (takes ? there_out[taken++] : mine_out[left++]) = outs[i];
+    }
+    if (taken > 0 && device_->multiply({there.data(), taken}, {x.data(), taken}, {there_out.data(), taken})) {
+      if (left == 0) return;
+      matrices = {mine.data(), left};
+      outs = {mine_out.data(), left};
+    }
+  }
   std::int64_t panels = 0;
   for (const Matrix* m : matrices) panels += m->panel_count();
   split_panels(rows, panels, matrices[0]->panel_bytes, [&](std::int64_t begin, std::int64_t end, int) {
@@ -229,6 +262,37 @@ void Products::multiply_hidden(const Rows& rows, const Matrix& m, float* out) co
   add_addends(rows, matrices, outs, rows.float_hidden);
 }
 
+// The factors by a device, run by run of columns; all else here. False: it is lost, and nothing was made.
+bool Products::make_hidden_there(Rows& rows, const Hidden& h) const {
+  const std::array<const Matrix*, 2> matrices = {&h.up, h.gate};
+  const std::size_t count = h.gate ? 2 : 1;
+  const std::int64_t width = h.up.rows;
+  auto* const u = factors_.as<float>();
+  float* const g = u + kDeviceColumns * width;
+  const std::array<float*, 2> outs = {u, g};
+  const kernel::OpKernels& ops = kernel::ops();
+  for (std::int64_t first = 0; first < rows.count; first += kDeviceColumns) {
+    const std::int64_t end = std::min(first + kDeviceColumns, std::int64_t{rows.count});
+    const kernel::Activations up = columns_of(rows.input_of(h.up), first, end);
+    const bool alike = h.gate && &rows.input_of(*h.gate) == &rows.input_of(h.up);
+    const kernel::Activations gate = h.gate && !alike ? columns_of(rows.input_of(*h.gate), first, end) : up;
+    const std::array<const kernel::Activations*, 2> x = {&up, alike ? &up : &gate};
+    if (!device_->multiply({matrices.data(), count}, {x.data(), count}, {outs.data(), count})) return false;
+    team_.parallel_for(end - first, kRowGrain, [&](std::int64_t begin, std::int64_t stop, int) {
+      for (std::int64_t c = begin; c < stop; ++c) {
+        if (h.gate && h.gate_bias) ops.add(g + c * width, h.gate_bias, width);
+        if (h.up_bias) ops.add(u + c * width, h.up_bias, width);
+        activate(h, g + c * width, u + c * width, width);
+      }
+      const float* const from = u + begin * width;
+      kernel::activation().prepare(rows.hidden, first + begin, first + stop, from, width, {0, width});
+      if (h.floats_too)
+        kernel::activation().prepare(rows.float_hidden, first + begin, first + stop, from, width, {0, width});
+    });
+  }
+  return true;
+}
+
 void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const {
   rows.hidden.kind = down.format->activation;
   rows.hidden.k = down.k;
@@ -245,6 +309,10 @@ void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) cons
     all.gate_low = &lows[0];
     all.up_low = &lows[count - 1];
   }
+  const auto factor_bytes = static_cast<std::size_t>(2 * kDeviceColumns * h.up.rows) * sizeof(float);
+  if (count == 0 && wants_device(rows) && factor_bytes <= factors_.size() && device_->takes(h.up) &&
+      (!h.gate || device_->takes(*h.gate)) && make_hidden_there(rows, h))
+    return;
   const std::int64_t bytes = h.gate ? 2 * h.gate->panel_bytes : h.up.panel_bytes;
   split_panels(rows, h.up.panel_count(), bytes, [&](std::int64_t begin, std::int64_t end, int worker) {
     make_hidden_panels(rows, all, {begin, end}, scratch_.factors(worker));

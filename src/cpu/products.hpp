@@ -9,8 +9,10 @@
 #include "base/function_ref.hpp"
 #include "base/team.hpp"
 #include "cpu/matrix.hpp"
+#include "cpu/product_device.hpp"
 #include "cpu/rows.hpp"
 #include "kernel/ops.hpp"
+#include "tensor/buffer.hpp"
 
 namespace kvasir::cpu {
 
@@ -54,9 +56,15 @@ struct Range {
 // REQUIRES: panels.begin even, panels.end too or all. `factors` is the thread's.
 void make_hidden_panels(const Rows& rows, const Hidden& h, Range panels, float* factors);
 
+// Columns of hidden rows whose factors a device makes at a time: whole tiles.
+inline constexpr std::int64_t kDeviceColumns = 512;
+
 class Products {
  public:
   Products(Team& team, const RowScratch& scratch) : team_(team), scratch_(scratch) {}
+  // With a device that may take products of the whole team; hidden: width of the widest hidden rows. REQUIRES: the
+  // device outlives it.
+  Products(Team& team, const RowScratch& scratch, ProductDevice* device, std::int64_t hidden);
 
   // f(begin, end) on pieces of the rows.
   using RowPieces = FunctionRef<void(std::int64_t begin, std::int64_t end)>;
@@ -80,6 +88,10 @@ class Products {
   using InputOf = FunctionRef<const kernel::Activations&(const Matrix&)>;
   void multiply_plain(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
                       InputOf input) const;
+  bool wants_device(const Rows& rows) const {
+    return device_ && rows.worker < 0 && device_->from_rows() > 0 && rows.count >= device_->from_rows();
+  }
+  bool make_hidden_there(Rows& rows, const Hidden& h) const;
   void add_addends(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
                    const kernel::Activations& x) const;
   std::array<kernel::Activations, kMostAddends> make_lows(const Rows& rows, std::span<const Addend* const> addends,
@@ -87,6 +99,8 @@ class Products {
 
   Team& team_;
   const RowScratch& scratch_;
+  ProductDevice* device_ = nullptr;
+  tensor::Buffer factors_;  // (2, kDeviceColumns, hidden): what a device makes of gate and up
 };
 
 }  // namespace kvasir::cpu

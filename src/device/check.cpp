@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/splitmix.hpp"
 #include "kernel/rotate.hpp"
@@ -134,9 +135,12 @@ Case make_case(const Shape& shape, int turn_floats, const Trial& trial) {
                     {v.at(i), begin, end, kv::kPageTokens},
                     std::int64_t{i} * kv::kPageTokens});
     if (static_cast<int>(list.size()) < kv::kGroupPages && i + 1 < trial.pages) continue;
+    const double began = steady_seconds();
     kernels.clear(trial.rows, shape.dv, group.states);
     fold.add(segment, list, true, group.states);
     kernels.fold(trial.rows, shape.dv, group.states, c.total.states);
+    const double took = steady_seconds() - began;
+    c.group_seconds = c.group_seconds > 0 ? std::min(c.group_seconds, took) : took;
     list.clear();
   }
   if (turn_floats > 0) {

@@ -33,6 +33,7 @@ struct Case {
   std::vector<float> turns;    // of the values
   Held start;
   Held total;
+  double group_seconds = 0;  // that one thread of the processor took for a group of pages, at least
 };
 Case make_case(const Shape& shape, int turn_floats, const Trial& trial);
 // The first number that is not what it should be, as text; empty: there is none.

@@ -24,6 +24,8 @@ struct Limits {
   std::size_t work_group = 0;      // work items of one, at most
   unsigned units = 0;
   bool exact_division = false;  // / and sqrt are rounded correctly when asked for
+  double deadline = 20;         // seconds that a command may take before the device counts as lost
+  bool integer_dots = false;    // it reports sums of four products of bytes (cl_khr_integer_dot_product)
   bool in_line_ptx = false;     // the compiler takes NVIDIA's assembler: the tensor cores' products
 };
 
@@ -158,7 +160,9 @@ class Context {
 
   // REQUIRES: bytes > 0. The memory is touched and waited for, because drivers promise more than there is.
   Buffer make(std::size_t bytes) const;
-  // Copies wait for nothing and are waited for; `later`: the caller keeps `from` until the next finish() or read.
+  // Copies wait for nothing and are waited for; `later`: the caller keeps `from` until the next finish() or read. What
+  // takes longer than Limits::deadline is an Error(kUnsupported): then nothing of the context is used or freed any
+  // more, because the driver may still write.
   void write(const Buffer& to, std::size_t at, const void* from, std::size_t bytes, bool later = false) const;
   void read(const Buffer& from, std::size_t at, void* to, std::size_t bytes) const;
 
@@ -172,6 +176,8 @@ class Context {
   std::vector<double> finish() const;
 
  private:
+  void wait(void* event, const char* call) const;
+
   std::shared_ptr<const struct Opened> opened_;
 };
 

@@ -86,8 +86,8 @@ void pack_rows(const Constants& constants, int d, const float* q, int rows, std:
 
 Folder::Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options)
     : context_(context), shape_(shape), constants_(constants(shape, context.device().limits.in_line_ptx)) {
-  const std::string text =
-      constants_.text + texts::kCommon + (constants_.matrix_units ? texts::kFoldMma : texts::kFold) + texts::kTotal;
+  const std::string text = constants_.text + (context.device().limits.integer_dots ? "#define IDOT\n" : "") +
+                           texts::kCommon + (constants_.matrix_units ? texts::kFoldMma : texts::kFold) + texts::kTotal;
   const Program program = programs.get(context, text, options);
   fold_ = program.kernel("fold");
   total_ = program.kernel("total");

@@ -50,7 +50,7 @@ std::vector<void*> platforms_of(Platforms get) {
 
 template <class Get>
 std::string text_of(Get get, void* object, cl_uint what) {
-  char text[1024] = {};
+  char text[8192] = {};  // lists of extensions are long
   if (get(object, what, sizeof text - 1, text, nullptr) != 0) return {};
   std::string s = text;
   while (!s.empty() && s.back() == ' ') s.pop_back();
@@ -94,6 +94,9 @@ Found describe(const std::shared_ptr<const Api>& api, void* platform, void* id, 
   l.units = number_of<cl_uint>(*api, id, kDeviceUnits);
   l.exact_division = (floats & kFloatExactDivision) != 0;
   l.in_line_ptx = f.platform == "NVIDIA CUDA";
+  l.integer_dots =
+      !l.in_line_ptx &&
+      text_of(api->GetDeviceInfo, id, kDeviceExtensions).find("cl_khr_integer_dot_product") != std::string::npos;
   f.refused = why_not(*api, id, l, floats);
   return f;
 }

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <mutex>
+#include <thread>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "device/driver.hpp"
 
@@ -35,6 +39,9 @@ struct Opened {
   void* context = nullptr;
   void* queue = nullptr;
   mutable std::vector<void*> events;  // of timed launches
+  // Where the driver writes what is read: never the caller's memory, which may be gone when a late answer comes.
+  mutable std::vector<std::byte> landing;
+  mutable bool hangs = false;
 
   const Api& api() const { return *found.api; }
   ~Opened() {
@@ -50,13 +57,13 @@ struct Opened {
 };
 
 Buffer::~Buffer() {
-  if (id_) context_->api().ReleaseMemObject(id_);
+  if (id_ && !context_->hangs) context_->api().ReleaseMemObject(id_);
 }
 Kernel::~Kernel() {
-  if (id_) context_->api().ReleaseKernel(id_);
+  if (id_ && !context_->hangs) context_->api().ReleaseKernel(id_);
 }
 Program::~Program() {
-  if (id_) context_->api().ReleaseProgram(id_);
+  if (id_ && !context_->hangs) context_->api().ReleaseProgram(id_);
 }
 
 Kernel Program::kernel(const char* name) const {
@@ -137,15 +144,47 @@ Buffer Context::make(std::size_t bytes) const {
   return b;
 }
 
+// OpenCL cannot wait with a deadline: the event is asked. Short ones are spun for, because an answer takes some 10 us.
+void Context::wait(void* event, const char* call) const {
+  const Api& api = opened_->api();
+  const double start = steady_seconds();
+  cl_int status = 1;
+  const auto ask = [&] {
+    const cl_int code = api.GetEventInfo(event, kEventStatus, sizeof status, &status, nullptr);
+    return code != 0 ? code : status;
+  };
+  cl_int code = opened_->api().Flush(opened_->queue);
+  while (code == 0 && (code = ask()) > 0) {
+    code = 0;
+    const double waited = steady_seconds() - start;
+    if (waited > opened_->found.limits.deadline) {
+      opened_->hangs = true;
+      new std::shared_ptr<const Opened>(opened_);  // for ever
+      throw Error(Code::kUnsupported, fmt::format("{}: no answer within {:g} s", call, opened_->found.limits.deadline),
+                  opened_->found.name);
+    }
+    waited < 2e-4 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  api.ReleaseEvent(event);
+  opened_->check(code, call);
+}
+
 void Context::write(const Buffer& to, std::size_t at, const void* from, std::size_t bytes, bool later) const {
-  opened_->check(
-      opened_->api().EnqueueWriteBuffer(opened_->queue, to.id_, later ? 0 : 1, at, bytes, from, 0, nullptr, nullptr),
-      "clEnqueueWriteBuffer");
+  void* event = nullptr;
+  opened_->check(opened_->api().EnqueueWriteBuffer(opened_->queue, to.id_, 0, at, bytes, from, 0, nullptr,
+                                                   later ? nullptr : &event),
+                 "clEnqueueWriteBuffer");
+  if (!later) wait(event, "clEnqueueWriteBuffer");
 }
 
 void Context::read(const Buffer& from, std::size_t at, void* to, std::size_t bytes) const {
-  opened_->check(opened_->api().EnqueueReadBuffer(opened_->queue, from.id_, 1, at, bytes, to, 0, nullptr, nullptr),
+  void* event = nullptr;
+  if (opened_->landing.size() < bytes) opened_->landing.resize(bytes);
+  opened_->check(opened_->api().EnqueueReadBuffer(opened_->queue, from.id_, 0, at, bytes, opened_->landing.data(), 0,
+                                                  nullptr, &event),
                  "clEnqueueReadBuffer");
+  wait(event, "clEnqueueReadBuffer");
+  std::memcpy(to, opened_->landing.data(), bytes);
 }
 
 void Context::launch(const Kernel& kernel, std::size_t groups, std::size_t local, std::span<const Argument> arguments,

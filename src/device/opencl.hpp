@@ -60,13 +60,13 @@ inline constexpr cl_uint kDeviceType = 0x1000, kDeviceUnits = 0x1002, kDeviceWor
                          kDeviceAllocation = 0x1010, kDeviceFloat = 0x101b, kDeviceMemory = 0x101f,
                          kDeviceLocal = 0x1023, kDeviceLittle = 0x1026, kDeviceAvailable = 0x1027,
                          kDeviceCompiler = 0x1028, kDeviceName = 0x102b, kDeviceVendor = 0x102c,
-                         kDriverVersion = 0x102d, kDeviceVersion = 0x102f;
+                         kDriverVersion = 0x102d, kDeviceVersion = 0x102f, kDeviceExtensions = 0x1030;
 inline constexpr cl_ulong kTypeCpu = 2, kTypeGpu = 4;
 inline constexpr cl_ulong kFloatSubnormals = 1, kFloatNearest = 4, kFloatExactDivision = 128;
 inline constexpr cl_ulong kQueueProfiling = 2;
 inline constexpr cl_ulong kMemoryReadWrite = 1;
 inline constexpr cl_uint kProgramBinarySizes = 0x1165, kProgramBinaries = 0x1166, kBuildLog = 0x1183;
-inline constexpr cl_uint kEventStart = 0x1282, kEventEnd = 0x1283;
+inline constexpr cl_uint kEventStatus = 0x11d3, kEventStart = 0x1282, kEventEnd = 0x1283;
 
 // "CL_OUT_OF_RESOURCES (-5)"
 std::string code_name(cl_int code);

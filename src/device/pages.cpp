@@ -7,9 +7,12 @@
 #include <cstring>
 #include <exception>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "device/check.hpp"
+#include "device/integer_dots.hpp"
 #include "device/open.hpp"
+#include "device/pays.hpp"
 
 namespace kvasir::device {
 namespace {
@@ -19,7 +22,8 @@ constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 20;  // of a buffer, 
 
 }  // namespace
 
-Pages::Pages(const Found& device, std::uint64_t memory) : context_(device), memory_(memory) {
+Pages::Pages(const Found& device, std::uint64_t memory, std::int64_t from_tokens, int threads)
+    : context_(with_checked_dots(device)), memory_(memory), from_tokens_(from_tokens), threads_(threads) {
   const std::uint64_t all = context_.device().limits.memory;
   if (memory_ == 0) memory_ = all > 2 * kLeftToOthers ? all - kLeftToOthers : all / 2;
   stats_.name = context_.device().name;
@@ -84,6 +88,51 @@ void Pages::open(const kv::DevicePages& pages) {
   free_.reserve(static_cast<std::size_t>(most_));  // on_free must not fail
   staged_.resize(slot_bytes_);
   stats_.most_pages = most_;
+  if (from_tokens_ < 0) return measure(pages);
+  stats_.from_tokens = from_tokens_;
+  stats_.note = "as it was told to";
+}
+
+// The folds of one group and of eight by all heads of a layer, as a generated token asks for them, on both sides.
+// Layers alike, so the first one is asked; what is measured differs from one time to the next, and no bit depends on
+// it.
+void Pages::measure(const kv::DevicePages& pages) {
+  std::size_t i = 0;
+  while (!layers_[i].folder) ++i;
+  Folder& folder = *layers_[i].folder;
+  const kv::LayerShape& shape = pages.layers[i].shape;
+  constexpr int kGroups = 8;
+  const Trial trial{.pages = 3 * kv::kGroupPages, .rows = shape.group(), .start = true};
+  const Case c = make_case(folder.shape(), folder.turn_floats(), trial);
+  const Buffer arena = context_.make(c.arena.size());
+  context_.write(arena, 0, c.arena.data(), c.arena.size());
+  const std::array<const Buffer*, kArenas> arenas = {&arena};
+  std::vector<PlacedPage> list;
+  for (int g = 0; g < kGroups; ++g) list.insert(list.end(), c.pages.begin(), c.pages.begin() + kv::kGroupPages);
+  std::vector<Case::Held> got;
+  std::vector<Ask> asks(static_cast<std::size_t>(shape.kv_heads));
+  for (Ask& ask : asks) {
+    ask.v_at = c.v_at;
+    ask.q = c.queries.data();
+    ask.rows = trial.rows;
+    ask.start = &c.start.states;
+    ask.total = got.emplace_back(trial.rows, folder.shape().dv).states;
+  }
+  double seconds[2];
+  for (int many = 0; many < 2; ++many)
+    for (int time = 0; time < 3; ++time) {
+      for (Ask& ask : asks) ask.pages = std::span(list).first(many ? list.size() : kv::kGroupPages);
+      const double start = steady_seconds();
+      folder.run(asks, arenas, 0, 0);
+      const double took = steady_seconds() - start;
+      seconds[many] = time == 0 ? took : std::min(seconds[many], took);
+    }
+  const double group = std::max(seconds[1] - seconds[0], 0.0) / (kGroups - 1);
+  const double host = c.group_seconds * shape.kv_heads / std::clamp(threads_, 1, std::max(shape.kv_heads, 1) * kGroups);
+  const std::int64_t groups = where_it_pays(host, std::max(seconds[0] - group, 0.0), group, 1);
+  stats_.from_tokens = groups > 0 ? groups * kv::kGroupPages * kv::kPageTokens : kv::DeviceStats::kNever;
+  stats_.note = fmt::format("measured: {} tokens of a layer take {:.3f} ms there and {:.3f} ms here",
+                            kGroups * kv::kGroupPages * kv::kPageTokens, 1e3 * seconds[1], 1e3 * kGroups * host);
 }
 
 void Pages::close() noexcept {
@@ -222,9 +271,15 @@ bool Pages::wait() noexcept {
 
 kv::DeviceStats Pages::stats() const { return stats_; }
 
-std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_t memory) {
+std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, const PageOptions& options) {
   const Survey all = survey();
-  return std::make_shared<Pages>(choose(all, name), memory);
+  const Found& found = choose(all, name);
+  const std::uint64_t weights =
+      options.weights < 0 ? found.limits.memory / 4 : static_cast<std::uint64_t>(options.weights);
+  const std::uint64_t kept = kLeftToOthers + weights;
+  std::uint64_t memory = options.memory;
+  if (memory == 0 && weights > 0 && found.limits.memory > kept + kArenaBytes) memory = found.limits.memory - kept;
+  return std::make_shared<Pages>(found, memory, options.from_tokens, options.threads);
 }
 
 }  // namespace kvasir::device

@@ -17,11 +17,11 @@
 
 namespace kvasir::device {
 
-class Pages final : public kv::PageDevice {
+class Pages : public kv::PageDevice {
  public:
-  // memory: bytes for pages, at most; 0: the device's own less 512 MiB. Throws Error(kUnsupported) where it cannot be
-  // used.
-  Pages(const Found& device, std::uint64_t memory);
+  // memory: bytes for pages, at most; 0: the device's own less 512 MiB. from_tokens, threads: see open_pages. Throws
+  // Error(kUnsupported) where it cannot be used.
+  Pages(const Found& device, std::uint64_t memory, std::int64_t from_tokens = 0, int threads = 1);
 
   // Compiles, and checks on a few pages that the device has the processor's bits.
   void open(const kv::DevicePages& pages) override;
@@ -31,6 +31,7 @@ class Pages final : public kv::PageDevice {
   bool holds(std::int32_t slot) const noexcept override { return where_[static_cast<std::size_t>(slot)] >= 0; }
   bool begin(int layer, float soft_cap, std::span<const kv::DeviceFold> folds) override;
   bool wait() noexcept override;
+  std::int64_t from_tokens() const noexcept override { return stats_.from_tokens; }
   kv::DeviceStats stats() const override;
 
  private:
@@ -47,6 +48,7 @@ class Pages final : public kv::PageDevice {
 
   Folder& folder_for(const Shape& shape);
   bool grow();
+  void measure(const kv::DevicePages& pages);
   void lose(const std::string& why) noexcept;
   int arena(std::int64_t place) const { return static_cast<int>(place / arena_slots_); }
   std::uint64_t at(std::int64_t place) const { return static_cast<std::uint64_t>(place % arena_slots_) * slot_bytes_; }
@@ -54,6 +56,8 @@ class Pages final : public kv::PageDevice {
   Context context_;
   Programs programs_;
   std::uint64_t memory_;
+  std::int64_t from_tokens_;
+  int threads_;
   kv::PageSource* source_ = nullptr;
   std::vector<std::unique_ptr<Folder>> folders_;
   std::vector<Layer> layers_;       // by DeviceLayer

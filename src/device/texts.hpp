@@ -15,6 +15,18 @@ inline constexpr char kFoldMma[] =
 inline constexpr char kTotal[] =
 #include "device/kernels/total.cl"
     ;
+inline constexpr char kDots[] =
+#include "device/kernels/dots.cl"
+    ;
+inline constexpr char kProductParts[] =
+#include "device/kernels/product_parts.cl"
+    ;
+inline constexpr char kProduct[] =
+#include "device/kernels/product.cl"
+    ;
+inline constexpr char kProductMma[] =
+#include "device/kernels/product_mma.cl"
+    ;
 inline constexpr char kKivi[] =
 #include "device/kernels/kivi.cl"
     ;

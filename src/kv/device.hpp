@@ -91,6 +91,9 @@ class PageDevice {
   virtual void on_seal(std::int32_t slot) noexcept = 0;
   // The slot may soon have another page. Also of slots that were never sealed.
   virtual void on_free(std::int32_t slot) noexcept = 0;
+  // Texts of fewer sealed tokens are folded by the host: they are done sooner there.
+  virtual std::int64_t from_tokens() const noexcept { return 0; }
+
   // begin may ask for it.
   virtual bool holds(std::int32_t slot) const noexcept = 0;
 

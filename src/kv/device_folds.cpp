@@ -35,7 +35,8 @@ void DeviceFolds::add(const Part& p, int head, const PageList& list) {
     for (std::size_t r = begins_[i - 1]; r < begins_[i]; ++r) runs_.push_back(Run(runs_[r]));
   } else {
     const std::int64_t first = (list.begin + kGroupPages - 1) / kGroupPages;
-    for (std::int64_t g = first; g < list.sealed / kGroupPages; ++g) {
+    const bool deep = (list.sealed - list.begin) * kPageTokens >= device().from_tokens();
+    for (std::int64_t g = first; deep && g < list.sealed / kGroupPages; ++g) {
       if (!holds(*p.sequence, list, g)) continue;
       if (runs_.size() == begins_[i] || runs_.back().end != g) runs_.push_back({g, g, false, pages_.size()});
       runs_.back().end = g + 1;

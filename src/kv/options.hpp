@@ -178,6 +178,9 @@ struct DeviceStats {
   std::uint64_t folded_groups = 0;  // times rows of a head
   std::uint64_t refused_folds = 0;  // calls of begin
   double wait_seconds = 0;          // of the host
+  std::int64_t from_tokens = 0;     // sealed ones of a text, from which on it is used; kNever: not at all
+  std::string note;                 // how that was decided
+  static constexpr std::int64_t kNever = std::int64_t{1} << 62;
 };
 
 // Of a cache whose sealed pages are on a disk, since it was made. A unit is a page of one layer and KV head.

@@ -56,8 +56,9 @@ std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int
   return plan.placer.used();
 }
 
-Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
-    : Forward(team, model, {.cache = &cache}, max_tokens, max_logits) {
+Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits,
+                 cpu::ProductDevice* device)
+    : Forward(team, model, {.cache = &cache}, max_tokens, max_logits, device) {
   KVASIR_CHECK(model.spec().causal && !model.spec().embedding.given);
 }
 
@@ -70,7 +71,8 @@ Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team,
   KVASIR_CHECK(!model.spec().causal);
 }
 
-Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits)
+Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits,
+                 cpu::ProductDevice* device)
     : spec_(model.spec()),
       weights_(model.layers()),
       max_logits_(max_logits),
@@ -81,7 +83,9 @@ Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens
         ScratchPlan plan = plan_scratch(spec_, max_tokens, max_logits, team.size(), memory_.data());
         return Scratch::place(plan);
       }()),
-      step_(team, spec_, attends, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
+      // A device wants all rows of a step at once.
+      step_(team, spec_, attends, max_tokens,
+            !weights_.streams() && !(device && device->from_rows() > 0) && tiles_pay(spec_), scratch_.step, device),
       embed_(step_, scratch_.embed),
       residuals_(step_, scratch_.residuals),
       feed_(step_, weights_, scratch_.feed),

@@ -23,8 +23,9 @@ namespace kvasir::model {
 class Forward {
  public:
   // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive
-  // it.
-  Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
+  // it. A device, if there is one, multiplies the rows of prompts.
+  Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits,
+          cpu::ProductDevice* device = nullptr);
   // Of a model that reads the keys and values of another one's cache (model/assistant.hpp), for up to `texts` of that
   // model's texts. Every input is one token behind such a text, with its `states`; nothing is appended.
   Forward(Team& team, const Model& model, kv::Reader& reader, int texts);
@@ -91,7 +92,8 @@ class Forward {
 
     static Scratch place(ScratchPlan& plan);
   };
-  Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits);
+  Forward(Team& team, const Model& model, Attends attends, int max_tokens, int max_logits,
+          cpu::ProductDevice* device = nullptr);
   int begin(std::span<const Input> inputs);
   void pass(std::span<const Input> inputs, int layers, bool ends);
   void project(cpu::Rows& rows, int layer);

@@ -155,8 +155,23 @@ const OptionTable<EngineOptions>& engine_table() {
           .placeholder = "NAME"}});
     rows.push_back({"device_memory",
                     &EngineOptions::device_memory,
-                    {.help = "most memory of the device for pages, such as 4GiB; default: all but 512 MiB",
+                    {.help = "most memory of the device for pages, such as 4GiB; default: all but 512 MiB and what "
+                             "weights may take",
                      .placeholder = "SIZE"}});
+    rows.push_back(
+        {"device_weights",
+         &EngineOptions::device_weights,
+         {.help = "memory of the device for weights, with which it multiplies the rows of prompts; weights "
+                  "that do not fit are copied anew for every chunk. 0: it never multiplies; default: a "
+                  "quarter of its memory, from the number of rows on from which that is measured to be quicker",
+          .placeholder = "SIZE"}});
+    rows.push_back({"device_from",
+                    &EngineOptions::device_from,
+                    {.help = "compressed tokens of a text from which on its generated tokens use the device; -1: "
+                             "measured at the start, in multiples of 1024",
+                     .unit = "tokens",
+                     .low = -1,
+                     .high = 1 << 30}});
     return OptionTable<EngineOptions>{"engine", std::move(rows)};
   }();
   return table;
@@ -391,13 +406,50 @@ void check_memory(const model::Residency& residency, const std::string& path, co
 
 }  // namespace
 
-static std::shared_ptr<kv::PageDevice> open_device(const EngineOptions& options) {
-  if (options.device.empty() || options.device == "cpu") {
-    if (options.device_memory.empty()) return nullptr;
-    throw Error(Code::kBadInput, "needs --device, whose memory it is", "--device-memory");
+namespace {
+
+bool names_device(const EngineOptions& o) { return !o.device.empty() && o.device != "cpu"; }
+
+std::shared_ptr<kv::PageDevice> open_device(const EngineOptions& o, int threads) {
+  if (!names_device(o)) {
+    const char* const of = !o.device_memory.empty()    ? "--device-memory"
+                           : !o.device_weights.empty() ? "--device-weights"
+                           : o.device_from >= 0        ? "--device-from"
+                                                       : nullptr;
+    if (of) throw Error(Code::kBadInput, "needs --device, of which it says something", of);
+    return nullptr;
   }
-  return device::open_pages(
-      options.device, options.device_memory.empty() ? 0 : store::parse_bytes(options.device_memory, "--device-memory"));
+  device::PageOptions pages;
+  if (!o.device_memory.empty()) pages.memory = store::parse_bytes(o.device_memory, "--device-memory");
+  pages.weights = o.device_weights.empty()
+                      ? -1
+                      : static_cast<std::int64_t>(store::parse_bytes(o.device_weights, "--device-weights"));
+  pages.from_tokens = o.device_from;
+  pages.threads = threads;
+  return device::open_pages(o.device, pages);
+}
+
+}  // namespace
+
+// After the model is loaded: its matrices' addresses are what the device knows them by.
+void Engine::open_products() {
+  std::vector<const cpu::Matrix*> matrices;
+  model::for_each<model::Linear>(model_->spec(), [&](const model::Linear& l) {
+    if (l) matrices.push_back(&l.bound);
+  });
+  if (needs_.make_products) {
+    products_ = needs_.make_products(matrices);
+  } else if (names_device(options_)) {
+    const std::string& share = options_.device_weights;
+    const auto bytes = static_cast<std::int64_t>(share.empty() ? 0 : store::parse_bytes(share, "--device-weights"));
+    if (model_->spec().in_bf16) {  // a device has the sums of int8
+      if (bytes > 0)
+        throw Error(Code::kBadInput, "is '" + share + "', and a device multiplies in int8, not with --arithmetic bf16",
+                    "--device-weights");
+      return;
+    }
+    if (share.empty() || bytes > 0) products_ = device::open_products(options_.device, bytes, matrices, *team_);
+  }
 }
 
 std::unique_ptr<weights::ModelFile> open_model(const EngineOptions& options) {
@@ -428,7 +480,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   const model::KeyFacts facts = model::key_facts(spec, *file, options.computes_exactly());
   cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
   cache_options_.drafts = needs.drafted > 0;
-  if (!needs.device) needs_.device = open_device(options);
+  if (!needs.device) needs_.device = open_device(options, team_->size());
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
   const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size(), options_);
@@ -448,6 +500,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                                .residency = where,
                                .wrap_reads = needs.wrap_reads,
                                .progress = needs.progress});
+  open_products();
   if (tokenizer_ && reads_text(options, model_->spec())) {
     const std::int64_t tokens = cache_options_.max_tokens;
     cache_options_ = run::cache_options(options, model_->spec(),
@@ -476,7 +529,8 @@ void Engine::make_cache() {
   kv::CacheOptions options = cache_options_;
   options.device = needs_.device;  // not in cache_options_: others make caches by these
   cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), options);
-  forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, step_rows(), needs_.logits + needs_.drafted);
+  forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, step_rows(), needs_.logits + needs_.drafted,
+                                              products_.get());
 }
 
 void Engine::adopt(const kv::AutoChoice& choice) {

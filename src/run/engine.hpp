@@ -50,8 +50,10 @@ struct EngineOptions {
       kv_memory;  // "8GiB": sealed pages are in a file in kv_disk, and so much of them in memory; empty: all are
   std::string kv_disk = "/var/tmp";
   std::string device;  // that folds sealed pages beside the processor: "gpu", "opencl", "opencl:1"; "", "cpu": none
-  std::string device_memory;   // of it, for pages; "": what there is
-  bool whole_windows = false;  // kv::CacheOptions::whole_windows: blending with such layers needs it
+  std::string device_memory;      // of it, for pages; "": what there is
+  std::string device_weights;     // of it, for weights, with which it multiplies prompts; "": a quarter, where it pays
+  std::int32_t device_from = -1;  // sealed tokens of a text, from which on generated tokens use it; -1: measured
+  bool whole_windows = false;     // kv::CacheOptions::whole_windows: blending with such layers needs it
   // Which blocks generated tokens read (select/spec.hpp); beside it what overrides its parameters:
   // run/selection.hpp.
   std::string select = "all";
@@ -119,8 +121,10 @@ class Engine {
     int drafted = 0;                              // of one step: rows of drafted tokens besides
     Beside beside = {};                           // what is left for the engine is less by this
     std::shared_ptr<kv::PageDevice> device = {};  // of the cache; null: what the options name
-    Team* team = nullptr;                         // that outlives the engine; null: one of its own
-    std::string weights_folder = {};              // where packed weights are kept for the next start; "": nowhere
+    // What multiplies prompts with these matrices; empty: what the options name.
+    std::function<std::unique_ptr<cpu::ProductDevice>(std::span<const cpu::Matrix* const>)> make_products = {};
+    Team* team = nullptr;             // that outlives the engine; null: one of its own
+    std::string weights_folder = {};  // where packed weights are kept for the next start; "": nowhere
     std::function<void(const std::string&)> weights_note = {};  // what became of that, in any thread
     std::function<void(std::int64_t, std::int64_t)> progress;   // of loading: bytes done, bytes in all
     std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions
@@ -136,6 +140,8 @@ class Engine {
   const model::Model& model() const { return *model_; }
   kv::Cache& cache() { return *cache_; }
   model::Forward& forward() { return *forward_; }
+  // Of the device that multiplies prompts; without one it has no name.
+  cpu::ProductDeviceStats product_stats() const { return products_ ? products_->stats() : cpu::ProductDeviceStats(); }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }  // nullptr: the model runs on ids only
   // For answers that a grammar constrains; made by the first call. Any thread. REQUIRES: there is a tokenizer.
   std::shared_ptr<const TokenOrder> token_order() const;
@@ -164,6 +170,7 @@ class Engine {
 
  private:
   void make_cache();
+  void open_products();
   int step_rows() const;  // of a step, at most
   void adopt(const kv::AutoChoice& choice);
 
@@ -181,6 +188,7 @@ class Engine {
   std::string kv_note_;
   std::int64_t context_ = 0;
   std::unique_ptr<kv::Cache> cache_;
+  std::unique_ptr<cpu::ProductDevice> products_;
   std::unique_ptr<model::Forward> forward_;
 };
 

@@ -54,7 +54,7 @@ Json receipt_json(const Outcome& outcome) {
   if (r.rows.count > 0) out["rows"] = rows_json(r.rows);
   if (!outcome.draft.sources.empty()) out["draft"] = draft_json(outcome.draft);
   if (outcome.weights.any()) out["weights"] = weights_json(outcome.weights);
-  if (!outcome.device.name.empty()) out["device"] = device_json(outcome.device);
+  if (!outcome.device.name.empty()) out["device"] = device_json(outcome.device, outcome.products);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   if (!r.select.empty()) out["select"] = selection_json(r);
   return out;

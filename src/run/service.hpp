@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/product_device.hpp"
 #include "kv/options.hpp"
 #include "run/draft_stats.hpp"
 #include "run/model_sampling.hpp"
@@ -150,6 +151,7 @@ struct Outcome {
   // From its start to its end, of all requests that ran; without streaming no blocks.
   weights::StreamStats weights;
   kv::DeviceStats device;             // without one it has no name
+  cpu::ProductDeviceStats products;   // likewise, of what multiplies prompts
   std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
 };
@@ -262,6 +264,7 @@ struct ServiceStats {
   weights::StreamStats weights;
   kv::DiskStats disk;      // of pages on a disk
   kv::DeviceStats device;  // without one it has no name
+  cpu::ProductDeviceStats products;
   // Of the tokens of prompts the share that was not computed, exactly or at another place; 0 without any.
   double hit_share() const {
     return prompt_tokens > 0

@@ -6,6 +6,7 @@
 //   quest       generated tokens choose blocks of the context
 //   device      a device beside the processor folds sealed pages (kv/device_fixture.hpp)
 //   opencl      an OpenCL device does
+//   prompts     ... and multiplies prompts with weights that are rounded to q4_0
 //   threads=N   N threads
 #pragma once
 
@@ -38,6 +39,11 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
         std::exit(77);
       }
       o.device = word;
+      o.device_from = 0;
+      o.device_weights = "0";
+    } else if (word == "prompts") {  // behind opencl
+      if (o.weights.empty()) o.weights = "q4_0";
+      o.device_weights = "1MiB";  // not all of the bundled model's: some stay there, others come and go
     } else if (word == "device") {
       // see below
     } else if (word.starts_with("threads=")) {

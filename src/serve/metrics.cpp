@@ -124,6 +124,14 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
     counter(out, "kvasir_device_refused_total", "Layers of a step that it left to the processor.",
             s.device.refused_folds);
     gauge(out, "kvasir_device_wait_seconds", "Time that the processor has waited for it.", s.device.wait_seconds);
+    counter(out, "kvasir_device_products_total", "Products of weights with rows of prompts that it made.",
+            s.products.products);
+    counter(out, "kvasir_device_weights_uploaded_bytes_total", "Bytes of weights and rows copied to it.",
+            s.products.uploaded_bytes);
+    gauge(out, "kvasir_device_products_wait_seconds", "Time that the processor has waited for products.",
+          s.products.seconds);
+    gauge(out, "kvasir_device_products_lost", "1: it failed, and the processor multiplies.",
+          s.products.lost.empty() ? 0 : 1);
     gauge(out, "kvasir_device_lost", "1: it failed, and the processor folds.", s.device.lost.empty() ? 0 : 1);
   }
   using T = run::TierStats;

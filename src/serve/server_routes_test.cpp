@@ -53,6 +53,8 @@ TEST(Server, HealthStatsAndMetrics) {
   EXPECT_EQ(stats["device"]["name"], "card");
   EXPECT_EQ(stats["device"]["pages"], 12);
   EXPECT_EQ(stats["device"]["lost"], nullptr);
+  EXPECT_EQ(stats["device"]["products"]["from_rows"], 64);
+  EXPECT_EQ(stats["device"]["products"]["products"], 14);
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   for (const char* line : {"kvasir_http_requests_total{route=\"completions\",status=\"200\"} 1\n",
@@ -70,6 +72,8 @@ TEST(Server, HealthStatsAndMetrics) {
                            "kvasir_device_pages 12\n",
                            "kvasir_device_folded_groups_total 13\n",
                            "kvasir_device_lost 0\n",
+                           "kvasir_device_products_total 14\n",
+                           "kvasir_device_products_lost 0\n",
                            "kvasir_kv_bytes 1000\n",
                            "# TYPE kvasir_inter_token_seconds histogram\n",
                            "kvasir_pages_shared 2\n",

@@ -154,6 +154,7 @@ class FakeService : public run::Service {
                 .dropped = 10,
                 .queued = 11}};
     s.device = {.name = "card", .held_pages = 12, .folded_groups = 13};
+    s.products = {.name = "card", .from_rows = 64, .products = 14};
     return s;
   }
 

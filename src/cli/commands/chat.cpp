@@ -252,7 +252,7 @@ class Terminal {
                     o.receipt.reused_tokens, o.prompt_tokens,
                     human_seconds(o.receipt.queue_seconds + o.receipt.prefill_seconds), o.completion_tokens,
                     human_rate(rate, "tokens"), o.prompt_tokens + o.completion_tokens, engine_.context(), end));
-    if (!o.device.name.empty()) dim("device: " + run::device_line(o.device));
+    if (!o.device.name.empty()) dim("device: " + run::device_line(o.device, o.products));
     if (o.weights.any()) dim("weights: " + run::weights_line(o.weights));
     if (!o.draft.sources.empty()) dim("drafts: " + run::draft_line(o.draft));
   }

@@ -10,7 +10,9 @@
 #include "cli/json_output.hpp"
 #include "cli/terminal.hpp"
 #include "device/check.hpp"
+#include "device/integer_dots.hpp"
 #include "device/kivi.hpp"
+#include "device/multiply.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::cli::commands_devices {
@@ -21,10 +23,11 @@ struct Settings {
   bool check = false;
 };
 
-// Pages of what presets store are folded by both, and KIVI's arrays made; empty: every number is the processor's.
+// Pages of what presets store are folded by both, KIVI's arrays made and weights multiplied; empty: every number is the
+// processor's.
 std::string check_bits(const device::Found& found) {
   try {
-    const device::Context context(found);
+    const device::Context context(device::with_checked_dots(found));
     device::Programs programs;
     for (const char* pair :
          {"rq5/rq4", "rq4/rq3", "rq3/rq2", "rq8", "f16", "int4_channel/int4_token", "int2_channel/int2_token", "hqq4"})
@@ -36,6 +39,8 @@ std::string check_bits(const device::Found& found) {
         device::require(context, folder);
       }
     device::DeviceKivi(found).require();
+    device::Multiplier multiplier(context, programs, found.limits.in_line_ptx);
+    for (const device::WeightForm& form : device::weight_forms()) device::require(context, multiplier, form);
   } catch (const Error& e) {
     return e.what();
   }

@@ -225,7 +225,7 @@ void print_stats(run::Engine& engine, const run::Reply& g, const Stats& f, bool 
   print_selection(o.receipt);
   if (const kv::DiskStats disk = engine.cache().stats().disk; *disk.how)
     fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));
-  if (!o.device.name.empty()) fmt::print(stderr, "device      {}\n", run::device_line(o.device));
+  if (!o.device.name.empty()) fmt::print(stderr, "device      {}\n", run::device_line(o.device, o.products));
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 

@@ -27,10 +27,18 @@ static float FROM(float v, int l) { float u; __asm__ volatile("shfl.sync.idx.b32
 #define WARP() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 #define MMA(c, a0, a1, a2, a3, b0, b1) __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
 #else
-static int DP4A(uint a, uint b, int c) {
-  return c + (int)(char)a * (int)(char)b + (int)(char)(a >> 8) * (int)(char)(b >> 8) +
+static int PLAIN_DOT(uint a, uint b) {
+  return (int)(char)a * (int)(char)b + (int)(char)(a >> 8) * (int)(char)(b >> 8) +
          (int)(char)(a >> 16) * (int)(char)(b >> 16) + (int)(char)(a >> 24) * (int)(char)(b >> 24);
 }
+#ifdef IDOT  // cl_khr_integer_dot_product
+#ifdef cl_khr_integer_dot_product
+#pragma OPENCL EXTENSION cl_khr_integer_dot_product : enable
+#endif
+static int DP4A(uint a, uint b, int c) { return c + (int)dot_4x8packed_ss_int(a, b); }
+#else
+static int DP4A(uint a, uint b, int c) { return c + PLAIN_DOT(a, b); }
+#endif
 #endif
 #endif
 #define INF ASF(0x7f800000u)

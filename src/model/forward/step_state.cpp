@@ -7,9 +7,17 @@
 #include "base/check.hpp"
 #include "model/adapters.hpp"
 #include "model/apply_norm.hpp"
+#include "model/spec_fields.hpp"
 
 namespace kvasir::model {
 namespace {
+
+// Of feed forwards that Products::make_hidden makes.
+std::int64_t widest_hidden(const ModelSpec& spec) {
+  std::int64_t most = 0;
+  for_each<Dense>(spec, [&](const Dense& d) { most = std::max(most, d.down.columns); });
+  return most;
+}
 
 std::int64_t pairs_of(const Rope& r) { return static_cast<std::int64_t>(r.frequencies.size()); }
 
@@ -28,7 +36,8 @@ StepState::Scratch StepState::Scratch::place(ScratchPlan& plan) {
   return s;
 }
 
-StepState::StepState(Team& t, const ModelSpec& m, Attends a, int most, bool in_tiles, const Scratch& s)
+StepState::StepState(Team& t, const ModelSpec& m, Attends a, int most, bool in_tiles, const Scratch& s,
+                     cpu::ProductDevice* device)
     : team(t),
       spec(m),
       cache(a.cache),
@@ -36,7 +45,7 @@ StepState::StepState(Team& t, const ModelSpec& m, Attends a, int most, bool in_t
       max_tokens(most),
       tiles(in_tiles),
       scratch(s),
-      products(team, scratch.rows) {
+      products(team, scratch.rows, device, device ? widest_hidden(m) : 0) {
   for (const Rope& r : spec.ropes) rotations.push_back({r.frequencies.data(), pairs_of(r), r.pairs});
   const auto n = static_cast<std::size_t>(max_tokens);
   slices.reserve(n);

@@ -68,7 +68,8 @@ struct StepState {
     static Scratch place(ScratchPlan& plan);
   };
 
-  StepState(Team& team, const ModelSpec& spec, Attends attends, int max_tokens, bool tiles, const Scratch& scratch);
+  StepState(Team& team, const ModelSpec& spec, Attends attends, int max_tokens, bool tiles, const Scratch& scratch,
+            cpu::ProductDevice* device);
 
   // Takes in the rows of a step, and says how many of them want logits.
   int begin(std::span<const Input> inputs);

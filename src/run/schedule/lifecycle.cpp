@@ -93,6 +93,7 @@ void Lifecycle::finish(Job& job, Failure failure, std::string error) {
   out.thinking_tokens = job.answer->thinking_cut();
   if (job.at.started > 0) out.weights = engine_.model().layers().stats() - job.weights_before;
   out.device = engine_.cache().stats().device;
+  out.products = engine_.product_stats();
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
   const std::int64_t computed = out.shifts > 0 ? out.prompt_tokens : std::min(job.cached(), job.prompt);

@@ -91,6 +91,7 @@ void SharedState::publish(std::size_t running, std::size_t waiting, Engine& engi
   stats_.weights = engine.model().layers().stats();
   stats_.disk = cache.disk;
   stats_.device = cache.device;
+  stats_.products = engine.product_stats();
   if (running + waiting + arrived_.size() == 0) empty_.notify_all();
 }
 

@@ -81,7 +81,7 @@ Json stats_json(const Context& context) {
                        {"reused_rows", s.rows.reused},
                        {"loaded_rows", p.loaded_rows}};
   }
-  if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
+  if (!s.device.name.empty()) out["device"] = run::device_json(s.device, s.products);
   return out;
 }
 
