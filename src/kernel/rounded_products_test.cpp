@@ -218,13 +218,15 @@ TEST(RoundedProducts, TilesAreUsedFromSixteenColumnsOn) {
   for (const std::int64_t n : {1, 15, 16, 40}) {
     const long before = simd::UsableTiles::executed();
     product(*quant.rounded, panels, rows, k, rounded_noise(n * k, 2));
-    if (!simd::UsableTiles::by_processor()) EXPECT_EQ(simd::UsableTiles::executed() > before, n >= 16) << n;
+    if (!simd::UsableTiles::by_processor()) {
+      EXPECT_EQ(simd::UsableTiles::executed() > before, n >= 16) << n;
+    }
   }
 }
 
 TEST(RoundedProducts, OnlyASetThatHasThemUsesTiles) {
   for (const simd::Isa isa : simd::kIsas)
-    if (simd::has_bf16_tiles(isa)) EXPECT_TRUE(simd::has_tiles(isa));
+    EXPECT_TRUE(simd::has_tiles(isa) || !simd::has_bf16_tiles(isa));
 }
 
 #endif

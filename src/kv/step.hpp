@@ -80,7 +80,8 @@ struct LayerStep {
   // Null: there are none.
   const float* sink_logits(const Part& p, int token, int head) const {
     const float* const rows = x.scoring.row_sinks;
-    return of_group(rows ? rows + (p.row + token) * std::int64_t{layer().shape.query_heads} : x.scoring.sink_logits, head);
+    return of_group(rows ? rows + (p.row + token) * std::int64_t{layer().shape.query_heads} : x.scoring.sink_logits,
+                    head);
   }
   std::int64_t sink_pitch() const { return x.scoring.row_sinks ? layer().shape.query_heads : 0; }
   DistanceBias distances(const Part& p, int token, int head) const {

@@ -279,7 +279,8 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
                   blend.check_layer, blend.second_layer));
   store::Library library(engine.cache(), store::fingerprint_of(run::describe_cache(engine)),
                          {store::open_tier("ram:?size=4GiB")});
-  run::SchedulerOptions scheduling{.running = 1};
+  // The model is tested now: requests follow each other, so that nothing would be between them.
+  run::SchedulerOptions scheduling{.running = 1, .proves_blend = true};
   scheduling.blend = blend;
   run::Scheduler scheduler(engine, scheduling, "rag", &library);
   std::mt19937 rng(static_cast<unsigned>(o.seed));

@@ -192,7 +192,9 @@ TEST(EngineDevice, ADeviceLostInTheMiddleOfAPromptChangesNothing) {
     EXPECT_GT(with.products.products, 0u) << hangs;
     EXPECT_NE(with.products.lost.find(hangs ? "no answer within 0.3 s" : "CL_OUT_OF_RESOURCES (-5)"), std::string::npos)
         << with.products.lost;
-    if (!hangs) EXPECT_EQ(-1, product_launches);  // it is not tried again
+    if (!hangs) {
+      EXPECT_EQ(-1, product_launches);  // it is not tried again
+    }
   }
 }
 

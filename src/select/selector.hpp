@@ -1,5 +1,5 @@
-// Contract of an entry in select/selectors: what is written down about a block of keys, so that a generated token can tell
-// which blocks matter to it without reading them.
+// Contract of an entry in select/selectors: what is written down about a block of keys, so that a generated token can
+// tell which blocks matter to it without reading them.
 //
 // A block is 8, 16, 32, 64 or 128 tokens of one layer and KV head within one sealed page. When the page is sealed,
 // every block gets a representative: some numbers that the entry computes from its keys. A query's score of a block is

@@ -280,7 +280,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       const auto read_with_votes = [&](const std::string& spec, std::size_t votes) {
         const auto front = before.first(before.size() - votes);
         kv::Sequence* sequence = known.at("all").read(front, [&] { poll(i, total); });
-        cache.set_selection(sequence, spec);
+        cache.set_selection(sequence, select::read_selector(spec, "--select"));
         reader.append(sequence, before.subspan(front.size()), [&] { poll(i, total); });
         return sequence;
       };
@@ -288,7 +288,8 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       for (const std::string& spec : groups[g]) {
         if (spec == "all" && g > 0) continue;  // the same as in the group before
         const bool anew = spec != "all" && known.count(spec) > 0;
-        const auto votes = std::min(before.size(), static_cast<std::size_t>(select::parse_select(spec, "--select").window));
+        const auto votes =
+            std::min(before.size(), static_cast<std::size_t>(select::parse_select(spec, "--select").window));
         if (!anew && !base) base = read("all");
         kv::Sequence* sequence = anew ? read(spec) : votes > 0 ? read_with_votes(spec, votes) : cache.fork(*base);
         cache.set_selection(sequence, select::read_selector(spec, "--select"));
