@@ -196,8 +196,8 @@ void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const N
   });
 }
 
-void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Source& q, const Source& k,
-             const Source& v, const Attention& a) {
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const MixerInput& q, const MixerInput& k,
+             const MixerInput& v, const Attention& a) {
   KVASIR_CHECK(rows.worker < 0 && rows.first == 0 && a.k_smoothing && a.v_smoothing && a.rope < 0);
   const Distances& d = a.distances;
   step.multiply(rows, q.x, q.norm,

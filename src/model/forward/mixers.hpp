@@ -53,12 +53,12 @@ void mix(const StepState& step, const MixerRows& m, int layer, const Attention& 
 const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a);
 
 // The same of rows that are not those of the residual stream alone: with Residuals. REQUIRES: all rows of the step.
-struct Source {
+struct MixerInput {
   const float* x;  // (rows.count, dim)
   const Norm& norm;
 };
-void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Source& q, const Source& k,
-             const Source& v, const Attention& a);
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const MixerInput& q, const MixerInput& k,
+             const MixerInput& v, const Attention& a);
 // x (rows of the step, channels) in place; `taps` (rows of the step, Smoothing::taps).
 void smooth(const StepState& step, const MixerRows& m, const Smoothing& s, float* x, const float* taps = nullptr);
 
