@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prompts with pictures: transformers beside `kvasir run --image`, on small random models.
 
-usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | idefics3 | smolvlm | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
+usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | lfm3 | idefics3 | smolvlm | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, KVASIR the program. Both files are the converter's; the text model's
 gets the vocabulary of the bundled model and the marks of pictures besides. Then the same with the folder that transformers saved, which gets
@@ -28,13 +28,14 @@ AROUND = "<fake_token_around_image>"  # and a mark for every part, which the enc
 MARKS = [AROUND, "<global-img>", *[f"<row_{r}_col_{c}>" for r in range(1, 5) for c in range(1, 5)]]
 # Encoders of golden_pictures, and the text around their pictures.
 KINDS = {"gemma3": ("Gemma3", "\n\n<start_of_image>", "<end_of_image>\n\n"),
-         "lfm2": ("Lfm2", "<|image_start|>", "<|image_end|>"),
+         "lfm2": ("Lfm2", "<|image_start|>", "<|image_end|>"), "lfm3": ("Lfm3", *VISION),
          "idefics3": ("Idefics3", AROUND, AROUND), "smolvlm": ("SmolVLM", AROUND, AROUND),
          "qwen2vl": ("Qwen2", *VISION), "qwen2.5vl": ("Qwen25", *VISION), "qwen3vl": ("Qwen3", *VISION), "qwen3.5": ("Qwen35", *VISION),
          "gemma4": ("Gemma4Windows", "<|image>", "<image|>"), "gemma4u": ("Gemma4UnifiedWindows", "<|image>", "<image|>")}
 # Text models that are converted alone, and their parts of the whole.
 ALONE = {"lfm2": ("Lfm2ForCausalLM", "language_model"), "idefics3": ("LlamaForCausalLM", "text_model"),
          "smolvlm": ("LlamaForCausalLM", "text_model")}
+FOLDERS = ["lfm3"]  # which the converter does not know
 STEPS = 12
 MOST = 20
 BAR = 1e-4
@@ -121,6 +122,9 @@ def build(name, converter, folder):
         alone.lm_head.weight.data.copy_(encoder.model.lm_head.weight.data)
         places[""] = folder + "/text"
         alone.save_pretrained(places[""])
+    if name in FOLDERS:
+        write_tokenizer(places[""], marks_of(name))
+        return encoder
     no_guesses = ["--no-nextn"] if name == "qwen3.5" else []
     for flag, place in places.items():
         with open(place + "/tokenizer.json", "w", encoding="utf-8") as file:
@@ -170,7 +174,7 @@ def compare(name, converter, kvasir):
     from PIL import Image
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         encoder = build(name, converter, folder)
-        text_file = folder + "/text.gguf"
+        text_file = folder + ("/whole" if name in FOLDERS else "/text.gguf")
         pad = encoder.model.config.text_config.vocab_size - 1 - len(marks_of(name))
 
         def call(*arguments):
@@ -188,7 +192,8 @@ def compare(name, converter, kvasir):
             answers = {place: call("run", *models, *[a for path in paths for a in ("--image", path)], "-p", prompt, "--exact", "--kv", "f32",
                                    "--json", "--logprobs", str(MOST), "-n", str(STEPS), "--temperature", "0", "--ignore-eos")
                        for place, models in {"file": ["-m", text_file, "--mmproj", folder + "/mmproj.gguf"],
-                                             "folder": ["-m", folder + "/whole"]}.items()}
+                                             "folder": ["-m", folder + "/whole"]}.items()
+                       if place == "folder" or name not in FOLDERS}
             images = [Image.open(path) for path in paths]
             texts = (prompt if "<image>" in prompt else "<image>" + prompt).split("<image>")
             all_ids, after = [], ""

@@ -17,10 +17,30 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 COLOURS = dict(image_mean=[0.48, 0.45, 0.4], image_std=[0.27, 0.26, 0.28])
 EDGES = dict(size={"shortest_edge": 2500, "longest_edge": 30000}, **COLOURS)
 ALTERED = {"gemma3": COLOURS, "qwen2vl_merger": EDGES, "qwen2_5vl_merger": EDGES, "qwen3vl_merger": EDGES,
+           "lfm3": EDGES,
            "idefics3": dict(size={"longest_edge": 203}, max_image_size={"longest_edge": 64}, **COLOURS),
            "gemma4v": dict(max_soft_tokens=70), "gemma4uv": dict(max_soft_tokens=140),
            "lfm2": dict(min_image_tokens=16, max_image_tokens=36, max_pixels_tolerance=1.5, tile_size=256, max_tiles=6, **COLOURS)}
 FILES = ["150x151.png", "307x19.png", "1500x500.png"]
+ALONE = {"lfm3": "Lfm3"}  # the converter does not know it, so its five pictures' rows, FOLDER/NAME.rows.f32, are written here
+
+
+def write_pictures(encoder, place, files, out):
+    import golden_pictures
+    import torch
+    from PIL import Image
+    listed, rows = [], b""
+    with torch.no_grad():
+        for file in files:
+            parts, values, _ = encoder.rows(Image.open(f"{out}/pictures/{file}"))
+            parts = [dict(width=p.shape[1], height=p.shape[0], pixels=golden_pictures.fnv(p.tobytes()), grid=grid) for p, grid in parts]
+            listed.append(dict(file=file, parts=parts, rows=list(values.shape), deep=0))
+            rows += values.contiguous().numpy().astype("<f4").tobytes()
+    with open(place + ".json", "w", encoding="utf-8") as file:
+        json.dump({"pictures": listed}, file, indent=1)
+        file.write("\n")
+    with open(place + ".rows.f32", "wb") as file:
+        file.write(rows)
 
 
 def write(name, out):
@@ -29,7 +49,7 @@ def write(name, out):
     from PIL import Image
     from safetensors.torch import load_file, save_file
     torch.manual_seed(1)
-    encoder = golden_pictures.ENCODERS[name]()
+    encoder = getattr(golden_pictures, ALONE[name])() if name in ALONE else golden_pictures.ENCODERS[name]()
     encoder.model.eval().float()
     golden_pictures.shake(encoder.model, 7)
     place = f"{out}/folders/{name}"
@@ -41,6 +61,8 @@ def write(name, out):
     save_file(small, place + "/model.safetensors", {"format": "pt"})
     if os.path.exists(place + "/generation_config.json"):
         os.remove(place + "/generation_config.json")
+    if name in ALONE:
+        write_pictures(encoder, f"{out}/{name}", [f"{w}x{h}.png" for w, h in golden_pictures.SIZES], out)
     with open(place + "/preprocessor_config.json", encoding="utf-8") as file:
         settings = {**json.load(file), **ALTERED[name]}
     encoder.processor = type(encoder.processor).from_dict(settings)

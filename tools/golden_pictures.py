@@ -168,10 +168,13 @@ class Qwen3:
         x = self.processor(image, return_tensors="pt")
         _, h, w = x.image_grid_thw[0].tolist()
         out = self.model.model.visual(x.pixel_values, x.image_grid_thw)
+        return [(self.pixels(x, h, w), [1, h // 2, w // 2])], out.pooler_output, getattr(out, "deepstack_features", [])
+
+    @staticmethod
+    def pixels(x, h, w):
         blocks = x.pixel_values.reshape(h // 2, w // 2, 2, 2, 3, 2, 4, 4)[:, :, :, :, :, 0]
         pixels = blocks.permute(0, 2, 5, 1, 3, 6, 4).reshape(h * 4, w * 4, 3)
-        pixels = ((pixels * 0.5 + 0.5) * 255).round().byte().numpy()
-        return [(pixels, [1, h // 2, w // 2])], out.pooler_output, getattr(out, "deepstack_features", [])
+        return ((pixels * 0.5 + 0.5) * 255).round().byte().numpy()
 
     def logits(self, ids, pad, images):
         """Of the next token behind ids, whose pads stand for the rows of the images. The model counts the positions."""
@@ -198,6 +201,32 @@ class Qwen2(Qwen3):
 class Qwen25(Qwen2):
     name = "Qwen2_5_VL"
     vision = dict(hidden_size=32, intermediate_size=48, out_hidden_size=32, window_size=112, fullatt_block_indexes=[1, 3])
+
+
+class Lfm3(Qwen3):
+    """Convolutions and attention over Qwen's patches. The converter does not know it."""
+
+    def __init__(self):
+        from transformers import Lfm3VlConfig, Lfm3VlForConditionalGeneration
+        from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
+        vision = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=2, patch_size=4)
+        text = dict(TEXT, model_type="lfm3", layer_types=["full_attention"] * 4, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+        self.model = Lfm3VlForConditionalGeneration(Lfm3VlConfig(text_config=text, vision_config=vision, projector_hidden_size=24))
+        self.processor = Qwen2VLImageProcessor(patch_size=4, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+                                               size={"shortest_edge": self.least * 8 * 8, "longest_edge": 16384 * 8 * 8})
+
+    def rows(self, image):
+        x = self.processor(image, return_tensors="pt")
+        _, h, w = x.image_grid_thw[0].tolist()
+        rows = self.model.model.get_image_features(x.pixel_values, x.image_grid_thw).pooler_output[0]
+        return [(self.pixels(x, h, w), [1, h // 2, w // 2])], rows, []
+
+    def logits(self, ids, pad, images):
+        import torch
+        self.model.config.image_token_id = pad
+        pictures = [self.processor(image, return_tensors="pt") for image in images]
+        return self.model(input_ids=torch.tensor([ids]), pixel_values=torch.cat([p.pixel_values for p in pictures]),
+                          image_grid_thw=torch.cat([p.image_grid_thw for p in pictures])).logits[0, -1]
 
 
 class Gemma3:

@@ -77,7 +77,8 @@ class VisionFolder {
       return old.value_or(otherwise);
     };
     set("attention.layer_norm_epsilon",
-        f.number_if("layer_norm_eps").value_or(f.number_if("rms_norm_eps").value_or(1e-6)));
+        is("lfm3") ? f.number_if("norm_eps").value_or(1e-5)
+                   : f.number_if("layer_norm_eps").value_or(f.number_if("rms_norm_eps").value_or(1e-6)));
     const std::string act = f.text_if(is_gemma4() ? "hidden_activation" : "hidden_act").value_or("");
     if (!act.empty() && act != family_->activation)
       f.unsupported(is_gemma4() ? "hidden_activation" : "hidden_act",
@@ -110,7 +111,8 @@ class VisionFolder {
       set("projector.scale_factor", whole.integer_if("scale_factor", 1, 16).value_or(2));
     }
     if (is("lfm2")) set("projector.scale_factor", whole.integer_if("downsample_factor", 1, 16).value_or(2));
-    if (is_qwen()) count("spatial_merge_size", "spatial_merge_size", "", 2);
+    if (is_qwen() || is("lfm3")) count("spatial_merge_size", "spatial_merge_size", "", 2);
+    if (is("lfm3")) read_lfm3(whole, f);
     if (is("qwen2.5vl_merger")) read_windows(f, blocks);
     if (const FolderJson* deep = f.array("deepstack_visual_indexes"))
       for (const FolderJson& block : *deep) {
@@ -118,6 +120,20 @@ class VisionFolder {
           f.bad("deepstack_visual_indexes", fmt::format("expected numbers of {} blocks", blocks));
         deepstack_.push_back(block.get<std::int64_t>());
       }
+  }
+
+  void read_lfm3(const ConfigFields& whole, const ConfigFields& f) {
+    set("attention.head_count_kv", f.integer_if("num_key_value_heads", 1, kMostSize).value_or(8));
+    if (f.integer_if("conv_kernel_size", 1, 99).value_or(3) != 3) f.unsupported("conv_kernel_size", "is not 3");
+    if (whole.text_if("projector_hidden_act").value_or("gelu") != "gelu")
+      whole.unsupported("projector_hidden_act", "is not 'gelu'");
+    double theta = 1e6;
+    if (const FolderJson* rope = f.object("rope_parameters")) {
+      const ConfigFields of(*rope, config_path_, "vision_config.rope_parameters.");
+      if (of.text_if("rope_type").value_or("axial") != "axial") of.unsupported("rope_type", "is not 'axial'");
+      theta = of.number_if("rope_theta").value_or(theta);
+    }
+    set("rope.freq_base", theta);
   }
 
   // What Gemma 4 Unified has for sounds; nothing where audio_config is null.
@@ -190,7 +206,7 @@ class VisionFolder {
     if (const auto patch = f.integer_if("patch_size", 1, kMostSize);
         patch && *patch != metadata_.require_int("clip.vision.patch_size", 1, kMostSize))
       f.bad("patch_size", "is another number than that of config.json");
-    if (is_qwen()) read_pixels(f);
+    if (is_qwen() || is("lfm3")) read_pixels(f);
     if (is("idefics3")) read_squares(f);
     if (is_gemma4()) set("image_max_tokens", f.integer_if("max_soft_tokens", 1, kMostSize).value_or(280));
     if (is("lfm2")) read_tiles(f);
@@ -371,9 +387,11 @@ class VisionFolder {
         return keep(info.name, {columns, size / columns, 1, 1}, std::move(out));
       }
       case VisionLayout::kTwoFrames: {
-        if (t.shape.size() != 5 || t.shape[1] != 3 || t.shape[2] != 2)
+        // A convolution, or a matrix whose columns lie as its taps would.
+        const bool flat = t.shape.size() == 2 && t.shape[1] % 6 == 0;
+        if (!flat && (t.shape.size() != 5 || t.shape[1] != 3 || t.shape[2] != 2))
           fail(t, "has another shape than (rows, 3, 2, side, side)", path);
-        const std::int64_t pixels = t.shape[3] * t.shape[4], rows = t.shape[0];
+        const std::int64_t pixels = flat ? t.shape[1] / 6 : t.shape[3] * t.shape[4], rows = t.shape[0];
         for (std::int64_t frame = 0; frame < 2; ++frame) {
           std::vector<float> out;
           out.reserve(values.size() / 2);
@@ -381,7 +399,9 @@ class VisionFolder {
             const auto from = values.begin() + (2 * channel + frame) * pixels;
             out.insert(out.end(), from, from + pixels);
           }
-          keep(info.name + (frame == 0 ? "" : ".1"), {t.shape[4], t.shape[3], 3, rows}, std::move(out));
+          const std::array<std::int64_t, 4> square{flat ? 3 * pixels : t.shape[4], flat ? rows : t.shape[3],
+                                                   flat ? 1 : 3, flat ? 1 : rows};
+          keep(info.name + (frame == 0 ? "" : ".1"), square, std::move(out));
         }
         return;
       }

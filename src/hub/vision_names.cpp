@@ -40,6 +40,27 @@ constexpr std::array kLfm2 = {
     VisionName{"multi_modal_projector.linear_1.*", "mm.1.*"},
     VisionName{"multi_modal_projector.linear_2.*", "mm.2.*"},
 };
+constexpr std::array kLfm3 = {
+    VisionName{"vision_tower.patchifier.weight", "v.patch_embd.weight", L::kTwoFrames},
+    VisionName{"vision_tower.embedding_norm.weight", "v.pre_ln.weight"},
+    VisionName{"vision_tower.layers.{}.operator_norm.*", "v.blk.{}.ln1.*"},
+    VisionName{"vision_tower.layers.{}.ffn_norm.*", "v.blk.{}.ln2.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.q_proj.*", "v.blk.{}.attn_q.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.k_proj.*", "v.blk.{}.attn_k.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.v_proj.*", "v.blk.{}.attn_v.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.out_proj.*", "v.blk.{}.attn_out.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.q_layernorm.*", "v.blk.{}.attn_q_norm.*"},
+    VisionName{"vision_tower.layers.{}.self_attn.k_layernorm.*", "v.blk.{}.attn_k_norm.*"},
+    VisionName{"vision_tower.layers.{}.conv.in_proj.*", "v.blk.{}.shortconv.in_proj.*"},
+    VisionName{"vision_tower.layers.{}.conv.spatial_conv.*", "v.blk.{}.shortconv.conv.*"},
+    VisionName{"vision_tower.layers.{}.conv.out_proj.*", "v.blk.{}.shortconv.out_proj.*"},
+    VisionName{"vision_tower.layers.{}.feed_forward.w1.*", "v.blk.{}.ffn_gate.*"},
+    VisionName{"vision_tower.layers.{}.feed_forward.w3.*", "v.blk.{}.ffn_up.*"},
+    VisionName{"vision_tower.layers.{}.feed_forward.w2.*", "v.blk.{}.ffn_down.*"},
+    VisionName{"multi_modal_projector.layer_norm.*", "v.post_ln.*"},
+    VisionName{"multi_modal_projector.linear_1.*", "mm.0.*"},
+    VisionName{"multi_modal_projector.linear_2.*", "mm.2.*"},
+};
 // The tower's names have lost "vision_model." here.
 constexpr std::array kIdefics3 = {
     VisionName{"embeddings.patch_embedding.*", "v.patch_embd.*"},
@@ -117,6 +138,7 @@ constexpr std::string_view kTanh = "gelu_pytorch_tanh";
 constexpr std::array kFamilies = {
     VisionFamily{"gemma3", "gemma3", kTanh, kBilinear, kSiglip},
     VisionFamily{"lfm2_vl", "lfm2", kTanh, kBilinear, kLfm2},
+    VisionFamily{"lfm3_vl", "lfm3", "", kBicubic, kLfm3},
     VisionFamily{"idefics3", "idefics3", kTanh, kLanczos, kIdefics3},
     VisionFamily{"smolvlm", "idefics3", kTanh, kLanczos, kIdefics3},
     VisionFamily{"gemma4", "gemma4v", kTanh, kBicubic, kGemma4},

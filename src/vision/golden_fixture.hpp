@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ namespace kvasir::vision {
 
 inline std::string golden(const std::string& name) {
   return std::string(KVASIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
+}
+
+// Of a kind: the file beside text models, or the folder where llama.cpp's converter makes no such file.
+inline std::string encoder_of(const std::string& kind) {
+  const std::string file = golden(kind + ".gguf");
+  return std::filesystem::exists(file) ? file : golden("folders/" + kind);
 }
 
 inline nlohmann::json golden_json(const std::string& name) { return parse_json(read_text_file(golden(name)), name); }

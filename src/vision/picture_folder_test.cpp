@@ -47,6 +47,7 @@ class PictureFolder : public testing::TestWithParam<std::string> {
 // Tensor by tensor what the converter writes, in float32, but for matrices that it cuts and this does not.
 TEST_P(PictureFolder, GivesTheRowsOfTheFile) {
   ASSERT_TRUE(hub::folder_has_vision(folder_of(GetParam())));
+  if (encoder_of(GetParam()) == folder_of(GetParam())) return;  // there is none; picture_rows_test reads the folder
   const auto folder = open_encoder(folder_of(GetParam()), {.exact = true}, team_),
              file = open_encoder(golden(GetParam() + ".gguf"), {.exact = true}, team_);
   EXPECT_EQ(folder->kind(), file->kind());
@@ -118,7 +119,7 @@ TEST_P(PictureFolder, WhatIsWrongIsNamed) {
   write_file(copy_ + "/model.safetensors", std::as_bytes(std::span(bytes)));
   EXPECT_NE(said(copy_).find(" is missing"), std::string::npos) << said(copy_);
   EXPECT_FALSE(hub::folder_has_vision(golden("folders")));
-  EXPECT_FALSE(hub::folder_has_vision(golden(GetParam() + ".gguf")));
+  EXPECT_FALSE(hub::folder_has_vision(golden("gemma3.gguf")));
 }
 
 std::vector<std::string> all_folders() {

@@ -25,7 +25,7 @@ class PictureRows : public testing::TestWithParam<std::string> {
     if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
   }
   std::unique_ptr<Encoder> open(const EncoderOptions& options = {}) {
-    return open_encoder(golden(GetParam() + ".gguf"), options, team_);
+    return open_encoder(encoder_of(GetParam()), options, team_);
   }
   Team team_{2};
 };
@@ -82,8 +82,8 @@ TEST_P(PictureRows, OfFewerBitsAreNear) {
   };
   EXPECT_LE(error({}), 0.02);
   const double eight = error({.eight_bits = true});
-  EXPECT_LE(eight, 0.05);
-  EXPECT_GT(eight, 1e-4);  // or nothing was rounded
+  EXPECT_LE(eight, GetParam() == "lfm3" ? 0.08 : 0.05);  // whose gates multiply two rounded products with a third
+  EXPECT_GT(eight, 1e-4);                                // or nothing was rounded
   EXPECT_LE(error({.exact = true, .eight_bits = true}), 1e-4);
 }
 

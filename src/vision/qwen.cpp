@@ -15,28 +15,35 @@ namespace {
 
 constexpr std::int32_t kMostQwenRows = 16384;  // of the published processors, which have it in pixels
 constexpr double kMostStretched = 200;         // longer side by shorter
-constexpr float kTheta = 10000;
+constexpr float kMergerEps = 1e-6f;            // of LFM3-VL
 
 // Merged patches through two matrices. The norm is over each, or over those of a row together.
 struct QwenMerger {
   Norm norm;
   Linear first, second;
 
+  // any: of any width between them, with biases or without.
   QwenMerger(const Reader& r, Norm before, const std::string& first_name, const std::string& second_name,
-             std::int64_t dim, int merged)
+             std::int64_t dim, int merged, bool any = false)
       : norm(std::move(before)),
-        first(r.linear(first_name, dim * merged, dim * merged, Bias::kHas)),
-        second(r.linear(second_name, r.tensor(second_name + ".weight").rows(), dim * merged, Bias::kHas)) {}
+        first(linear(r, first_name, any ? r.tensor(first_name + ".weight").rows() : dim * merged, dim * merged, any)),
+        second(linear(r, second_name, r.tensor(second_name + ".weight").rows(), first.matrix.rows, any)) {}
 
   // (n merged, dim) to (n, width)
   std::vector<float> run(RowWork& work, const std::vector<float>& x) const {
-    const std::int64_t inputs = first.matrix.k, n = static_cast<std::int64_t>(x.size()) / inputs;
-    std::vector<float> normed(x.size()), hidden(x.size()), out(static_cast<std::size_t>(n * second.matrix.rows));
+    const std::int64_t n = static_cast<std::int64_t>(x.size()) / first.matrix.k, wide = first.matrix.rows;
+    std::vector<float> normed(x.size()), hidden(static_cast<std::size_t>(n * wide)),
+        out(static_cast<std::size_t>(n * second.matrix.rows));
     work.norm(norm, x.data(), normed.data(), static_cast<std::int64_t>(x.size() / norm.weight.size()));
     work.multiply(first, normed.data(), n, hidden.data());
-    work.activate(kernel::Activation::kGeluErf, hidden.data(), n, inputs);
+    work.activate(kernel::Activation::kGeluErf, hidden.data(), n, wide);
     work.multiply(second, hidden.data(), n, out.data());
     return out;
+  }
+
+ private:
+  static Linear linear(const Reader& r, const std::string& name, std::int64_t rows, std::int64_t columns, bool any) {
+    return r.linear(name, rows, columns, any && !r.file().find(name + ".bias") ? Bias::kNone : Bias::kHas);
   }
 };
 
@@ -49,7 +56,9 @@ class Qwen final : public Encoder {
         normal_(Normal::read(r)),
         tower_(r, form.tower),
         patches_(read_patches(r, tower_.dim(), side_)),
-        merger_(r, norm(r, "v.post_ln", tower_.dim()), "mm.0", "mm.2", tower_.dim(), merge_ * merge_) {
+        merger_(r, form.lfm3 ? r.layer_norm("v.post_ln", tower_.dim(), kMergerEps) : norm(r, "v.post_ln", tower_.dim()),
+                "mm.0", "mm.2", tower_.dim(), merge_ * merge_, form.lfm3) {
+    if (form.lfm3) patches_norm_ = norm(r, "v.pre_ln", tower_.dim());
     // In rows; processors count pixels.
     const double of_row = static_cast<double>(side_ * merge_) * (side_ * merge_);
     least_ = r.metadata().get_float("clip.vision.image_min_pixels").value_or(form.least_rows * of_row) / of_row;
@@ -110,8 +119,12 @@ class Qwen final : public Encoder {
   std::vector<Run> runs(const Prepared& prepared) const override {
     const Size size = prepared.parts.at(0).size;
     const int unit = side_ * merge_;
-    return {
-        {"<|vision_start|>", "<|vision_end|>", 0, {1, size.height / unit, size.width / unit}, Sight::kEarlier, true}};
+    return {{"<|vision_start|>",
+             "<|vision_end|>",
+             0,
+             {1, size.height / unit, size.width / unit},
+             Sight::kEarlier,
+             form_.placed}};
   }
 
   Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
@@ -137,6 +150,12 @@ class Qwen final : public Encoder {
       rotate(rotations, i, column, row);
     });
     work.multiply(patches_, pixels.data(), n, x.data());
+    if (form_.lfm3) work.norm(patches_norm_, x.data(), x.data(), n);
+    PatchGrid places{grid.w * merge_, std::vector<std::int64_t>(static_cast<std::size_t>(n))};
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto [column, row] = place(i);
+      places.rows[static_cast<std::size_t>(row * places.width + column)] = i;
+    }
     if (form_.positions)
       work.each(n, [&](std::int64_t i) {
         const auto [column, row] = place(i);
@@ -147,7 +166,7 @@ class Qwen final : public Encoder {
     for (std::size_t block = 0; block < tower_.blocks(); ++block) {
       watch(static_cast<std::int64_t>(block), static_cast<std::int64_t>(tower_.blocks()));
       const bool whole = window_ == 0 || (block + 1) % whole_every_ == 0;
-      tower_.run(block, work, x, rotations, whole ? std::span<const std::int64_t>() : order.ends);
+      tower_.run(block, work, x, rotations, whole ? std::span<const std::int64_t>() : order.ends, places);
       if (next < deep_.size() && deep_[next].first == block)
         e.deep.push_back(in_place(order, deep_[next++].second.run(work, x)));
     }
@@ -196,7 +215,8 @@ class Qwen final : public Encoder {
   void rotate(Rotations& rotations, std::int64_t patch, int column, int row) const {
     const int quarter = tower_.head() / 4;
     for (int i = 0; i < 2 * quarter; ++i) {
-      const float frequency = 1.0f / std::pow(kTheta, static_cast<float>(i % quarter) / static_cast<float>(quarter));
+      const float frequency =
+          1.0f / std::pow(form_.theta, static_cast<float>(i % quarter) / static_cast<float>(quarter));
       const float angle = static_cast<float>(i < quarter ? row : column) * frequency;
       const auto at = static_cast<std::size_t>(patch * 2 * quarter + i);
       rotations.cos[at] = std::cos(angle);
@@ -229,6 +249,7 @@ class Qwen final : public Encoder {
   Normal normal_;
   Tower tower_;
   Linear patches_;
+  Norm patches_norm_;  // with QwenKind::lfm3
   QwenMerger merger_;
   std::vector<float> positions_;  // (grid, grid, dim)
   std::vector<std::pair<std::size_t, QwenMerger>> deep_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.hpp"
 #include "base/error.hpp"
 #include "kernel/bidirectional.hpp"
 
@@ -87,39 +88,63 @@ Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
   if (dim_ % heads_ != 0)
     throw Error(Code::kBadInput, fmt::format("is {}, which does not divide {}", heads_, dim_),
                 m.path() + ": clip.vision.attention.head_count");
+  kv_heads_ = m.get_int("clip.vision.attention.head_count_kv", 1, heads_).value_or(heads_);
+  if (heads_ % kv_heads_ != 0)
+    throw Error(Code::kBadInput, fmt::format("is {}, which does not divide {}", kv_heads_, heads_),
+                m.path() + ": clip.vision.attention.head_count_kv");
   const std::int64_t blocks = count("block_count", 1024);
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    const std::string at = fmt::format("v.blk.{}.", i);
-    Block b;
-    const auto norm = [&](const std::string& name) {
-      return kind.rms ? r.rms_norm(name, dim_, kind.eps) : r.layer_norm(name, dim_, kind.eps);
-    };
-    b.before_mixer = norm(at + "ln1");
-    b.before_feed = norm(at + "ln2");
-    if (r.file().find(at + "attn_qkv.weight"))
-      b.qkv.push_back(r.linear(at + "attn_qkv", 3 * dim_, dim_, Bias::kHas));
-    else
-      for (const char* part : {"attn_q", "attn_k", "attn_v"})
-        b.qkv.push_back(r.linear(at + part, dim_, dim_, Bias::kHas));
-    b.out = r.linear(at + "attn_out", dim_, dim_, Bias::kHas);
-    b.up = r.linear(at + "ffn_up", feed, dim_, Bias::kHas, feed_, dim_);
-    b.down = r.linear(at + "ffn_down", dim_, feed, Bias::kHas, dim_, feed_);
-    if (kind.gated) b.gate = r.linear(at + "ffn_gate", feed, dim_, Bias::kHas, feed_, dim_);
-    blocks_.push_back(std::move(b));
+  for (std::int64_t i = 0; i < blocks; ++i) blocks_.push_back(read_block(r, fmt::format("v.blk.{}.", i), feed));
+}
+
+Block Tower::read_block(const Reader& r, const std::string& at, std::int64_t feed) const {
+  const Bias bias = kind_.biases ? Bias::kHas : Bias::kNone;
+  const auto norm = [&](const std::string& name) {
+    return kind_.rms ? r.rms_norm(name, dim_, kind_.eps) : r.layer_norm(name, dim_, kind_.eps);
+  };
+  Block b;
+  b.before_mixer = norm(at + "ln1");
+  b.before_feed = norm(at + "ln2");
+  if (r.file().find(at + "shortconv.conv.weight")) {
+    b.qkv.push_back(r.linear(at + "shortconv.in_proj", 3 * dim_, dim_, bias));
+    const std::vector<float> by_channel = r.floats(at + "shortconv.conv.weight", 9 * dim_);
+    b.taps.resize(by_channel.size());
+    for (std::int64_t i = 0; i < 9 * dim_; ++i)
+      b.taps[static_cast<std::size_t>(i % 9 * dim_ + i / 9)] = by_channel[static_cast<std::size_t>(i)];
+    b.out = r.linear(at + "shortconv.out_proj", dim_, dim_, bias);
+  } else {
+    if (r.file().find(at + "attn_qkv.weight")) {
+      b.qkv.push_back(r.linear(at + "attn_qkv", 3 * dim_, dim_, bias));
+    } else {
+      b.qkv.push_back(r.linear(at + "attn_q", dim_, dim_, bias));
+      for (const char* part : {"attn_k", "attn_v"})
+        b.qkv.push_back(r.linear(at + part, kv_heads_ * head(), dim_, bias));
+    }
+    if (r.file().find(at + "attn_q_norm.weight")) {
+      b.q_norm = r.rms_norm(at + "attn_q_norm", head(), kind_.eps);
+      b.k_norm = r.rms_norm(at + "attn_k_norm", head(), kind_.eps);
+    }
+    b.out = r.linear(at + "attn_out", dim_, dim_, bias);
   }
+  b.up = r.linear(at + "ffn_up", feed, dim_, bias, feed_, dim_);
+  b.down = r.linear(at + "ffn_down", dim_, feed, bias, dim_, feed_);
+  if (kind_.gated) b.gate = r.linear(at + "ffn_gate", feed, dim_, bias, feed_, dim_);
+  return b;
 }
 
 void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Rotations& rotations,
-                std::span<const std::int64_t> ends) {
+                std::span<const std::int64_t> ends, const PatchGrid& grid) {
   const Block& b = blocks_[i];
   const auto n = static_cast<std::int64_t>(x.size()) / dim_;
   normed_.resize(x.size());
   qkv_.resize(3 * x.size());
   hidden_.resize(static_cast<std::size_t>(n * feed_));
   work.norm(b.before_mixer, x.data(), normed_.data(), n);
-  for (std::size_t part = 0; part < b.qkv.size(); ++part)
-    work.multiply(b.qkv[part], normed_.data(), n, qkv_.data() + part * x.size());
-  attend(b, work, n, rotations, ends);  // to normed_
+  float* to = qkv_.data();
+  for (const Linear& part : b.qkv) {
+    work.multiply(part, normed_.data(), n, to);
+    to += n * part.matrix.rows;
+  }
+  b.taps.empty() ? attend(b, work, n, rotations, ends) : convolve(b, work, n, grid);  // to normed_
   work.multiply(b.out, normed_.data(), n, qkv_.data());
   work.add(x.data(), qkv_.data(), n, dim_);
   work.norm(b.before_feed, x.data(), normed_.data(), n);
@@ -141,17 +166,58 @@ void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Rotat
   work.add(x.data(), normed_.data(), n, dim_);
 }
 
+// LFM2's gated short convolution in two dimensions (LFM3-VL): gate * conv(input gate * values), zeros beyond the edges.
+void Tower::convolve(const Block& b, RowWork& work, std::int64_t n, const PatchGrid& grid) {
+  KVASIR_CHECK(grid.width > 0 && std::ssize(grid.rows) == n);
+  const std::int64_t lines = n / grid.width;
+  std::vector<float> gated(static_cast<std::size_t>(n * dim_));
+  work.each(n, [&](std::int64_t r) {
+    const float* const x = qkv_.data() + r * 3 * dim_;
+    for (std::int64_t c = 0; c < dim_; ++c) gated[static_cast<std::size_t>(r * dim_ + c)] = x[c] * x[2 * dim_ + c];
+  });
+  work.each(n, [&](std::int64_t place) {
+    const std::int64_t y = place / grid.width, x = place % grid.width;
+    const auto row_at = [&](std::int64_t at) { return grid.rows[static_cast<std::size_t>(at)]; };
+    float* const out = normed_.data() + row_at(place) * dim_;
+    std::fill_n(out, dim_, 0.0f);
+    for (std::int64_t tap = 0; tap < 9; ++tap) {
+      const std::int64_t ny = y + tap / 3 - 1, nx = x + tap % 3 - 1;
+      if (ny < 0 || ny >= lines || nx < 0 || nx >= grid.width) continue;
+      const float* const from = gated.data() + row_at(ny * grid.width + nx) * dim_;
+      const float* const taps = b.taps.data() + tap * dim_;
+      for (std::int64_t c = 0; c < dim_; ++c) out[c] += taps[c] * from[c];
+    }
+    const float* const gate = qkv_.data() + row_at(place) * 3 * dim_ + dim_;
+    for (std::int64_t c = 0; c < dim_; ++c) out[c] *= gate[c];
+  });
+}
+
 void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Rotations& rotations,
                    std::span<const std::int64_t> ends) {
   const bool fused = b.qkv.size() == 1;
-  const std::int64_t stride = fused ? 3 * dim_ : dim_, next = fused ? dim_ : n * dim_;  // from queries to keys
   const int d = head();
+  // Queries, keys, values: where the first rows are, and how far the next ones.
+  struct Heads {
+    float* first;
+    std::int64_t stride;
+  };
+  const std::int64_t kv = kv_heads_ * d;
+  float* const all = qkv_.data();
+  const Heads q{all, fused ? 3 * dim_ : dim_}, k{fused ? all + dim_ : all + n * dim_, fused ? 3 * dim_ : kv},
+      v{fused ? all + 2 * dim_ : k.first + n * kv, fused ? 3 * dim_ : kv};
+  if (!b.q_norm.weight.empty()) {  // matrices of their own, so heads lie behind each other
+    work.norm(b.q_norm, q.first, q.first, n * heads_);
+    work.norm(b.k_norm, k.first, k.first, n * kv_heads_);
+  }
   if (!rotations.cos.empty())
     work.each(n, [&](std::int64_t r) {
-      for (std::int64_t h = 0; h < 2 * heads_; ++h)
-        kernel::ops().rope(qkv_.data() + r * stride + h / heads_ * next + h % heads_ * d,
-                           rotations.cos.data() + r * (d / 2), rotations.sin.data() + r * (d / 2), d / 2,
-                           kernel::RopePairs::kSplitHalf);
+      const auto rotate = [&](const Heads& x, std::int64_t count) {
+        for (std::int64_t h = 0; h < count; ++h)
+          kernel::ops().rope(x.first + r * x.stride + h * d, rotations.cos.data() + r * (d / 2),
+                             rotations.sin.data() + r * (d / 2), d / 2, kernel::RopePairs::kSplitHalf);
+      };
+      rotate(q, heads_);
+      rotate(k, kv_heads_);
     });
   const std::int64_t scratch = kernel::whole_head_scratch(n, d, d);
   attention_scratch_.resize(static_cast<std::size_t>(work.team().size() * scratch));
@@ -163,8 +229,9 @@ void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Rotation
       const std::int64_t h = i % heads_;
       const auto part = static_cast<std::size_t>(i / heads_);
       const std::int64_t first = part > 0 ? parts[part - 1] : 0;
-      const float* const q = qkv_.data() + first * stride + h * d;
-      attention_({parts[part] - first, d, d, q, q + next, q + 2 * next, stride, stride, stride, scale, 0,
+      const std::int64_t from = h / (heads_ / kv_heads_) * d;
+      attention_({parts[part] - first, d, d, q.first + first * q.stride + h * d, k.first + first * k.stride + from,
+                  v.first + first * v.stride + from, q.stride, k.stride, v.stride, scale, 0,
                   normed_.data() + first * dim_ + h * d, dim_},
                  attention_scratch_.data() + worker * scratch);
     }

@@ -35,7 +35,9 @@ std::vector<float> embed_patches(const Picture& p, int grid, int side, const Nor
 
 struct Block {
   Norm before_mixer, before_feed;
-  std::vector<Linear> qkv;  // one fused matrix, or three
+  std::vector<Linear> qkv;  // one fused matrix, or three; of a convolution what its input, its gate and its values are
+  Norm q_norm, k_norm;      // of heads; empty: none
+  std::vector<float> taps;  // (9, dim), line by line of 3 x 3; empty: it is attention
   Linear out, up, down;
   Linear gate;  // with TowerKind::gated
 };
@@ -46,6 +48,13 @@ struct TowerKind {
   bool rms = false;    // norms, else layer norms
   bool gated = false;  // down(act(gate x) * up x), else down(act(up x))
   float sharp = 1;     // act(sharp x) / sharp in place of act(x): GELU as x sigmoid(1.702 x) is SiLU of 1.702
+  bool biases = true;  // of matrices
+};
+
+// Where patches lie, for blocks that are convolutions: rows[y * width + x] is that of the patch in line y, column x.
+struct PatchGrid {
+  std::int64_t width = 0;
+  std::vector<std::int64_t> rows;
 };
 
 // Cosines and sines of rows, (rows, head / 2) each; empty: no rotation. Halves are split (kernel::RopePairs).
@@ -55,27 +64,30 @@ struct Rotations {
 
 class Tower {
  public:
-  // Blocks v.blk.0 … of the keys clip.vision.block_count, embedding_length, attention.head_count.
-  // Throws Error(kBadInput).
+  // Blocks v.blk.0 … of the keys clip.vision.block_count, embedding_length, attention.head_count, head_count_kv. Blocks
+  // with shortconv.conv are gated convolutions over 3 x 3 patches, others attention, with norms of heads where the file
+  // has them. Throws Error(kBadInput).
   Tower(const Reader& reader, const TowerKind& kind);
 
   std::int64_t dim() const { return dim_; }
   int head() const { return static_cast<int>(dim_ / heads_); }
   std::size_t blocks() const { return blocks_.size(); }
   // x (n, dim) through block i, in place. Rows up to each of `ends`, from the last one on, see each other; all do where
-  // there are none.
+  // there are none. REQUIRES: `grid` is there if some block is a convolution.
   void run(std::size_t i, RowWork& work, std::vector<float>& x, const Rotations& rotations,
-           std::span<const std::int64_t> ends = {});
+           std::span<const std::int64_t> ends = {}, const PatchGrid& grid = {});
 
  private:
+  Block read_block(const Reader& reader, const std::string& at, std::int64_t feed) const;
+  void convolve(const Block& b, RowWork& work, std::int64_t n, const PatchGrid& grid);
   void attend(const Block& b, RowWork& work, std::int64_t n, const Rotations& rotations,
               std::span<const std::int64_t> ends);
 
-  std::int64_t dim_ = 0, heads_ = 0, feed_ = 0;
+  std::int64_t dim_ = 0, heads_ = 0, kv_heads_ = 0, feed_ = 0;
   TowerKind kind_;
   void (*attention_)(const kernel::WholeHead& head, float* scratch) = nullptr;
   std::vector<Block> blocks_;
-  // Of one pass: (n, dim), (n, 3 dim) or three of (n, dim), (n, feed).
+  // Of one pass: (n, dim), (n, 3 dim) or matrices of n rows behind each other, (n, feed).
   std::vector<float> normed_, qkv_, hidden_, gate_, attention_scratch_;
 };
 
