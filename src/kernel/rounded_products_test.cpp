@@ -225,8 +225,7 @@ TEST(RoundedProducts, TilesAreUsedFromSixteenColumnsOn) {
 }
 
 TEST(RoundedProducts, OnlyASetThatHasThemUsesTiles) {
-  for (const simd::Isa isa : simd::kIsas)
-    EXPECT_TRUE(simd::has_tiles(isa) || !simd::has_bf16_tiles(isa));
+  for (const simd::Isa isa : simd::kIsas) EXPECT_TRUE(simd::has_tiles(isa) || !simd::has_bf16_tiles(isa));
 }
 
 #endif
