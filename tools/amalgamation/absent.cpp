@@ -10,7 +10,11 @@ std::unique_ptr<ModelFile> rounded(std::unique_ptr<ModelFile>, std::string_view 
 
 namespace kvasir::device {
 
-std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_t) {
+std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, const PageOptions&) {
+  throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
+}
+std::unique_ptr<cpu::ProductDevice> open_products(const std::string& name, std::int64_t,
+                                                  std::span<const cpu::Matrix* const>, Team&) {
   throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
 }
 std::unique_ptr<kv::KiviMaker> open_kivi(const std::string& name) {
