@@ -89,12 +89,7 @@ TEST(RoundedWeights, OfEveryArchitecture) {
       error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
       norm += std::pow(static_cast<double>(want[i]), 2);
     }
-    EXPECT_TRUE(std::isfinite(error));
-    // Small random models: a router's choice may change. Inkling 2 Mini's loop is one that a change of all weights by
-    // 0.4 % moves by 28 %, in floats, so there is no bound for it.
-    if (entry.path().filename() != "inkling2.gguf") {
-      EXPECT_LT(std::sqrt(error / norm), 0.5);
-    }
+    EXPECT_LT(std::sqrt(error / norm), 0.5);  // small random models: a router's choice may change
     ++taken;
   }
   EXPECT_GT(taken, 30);

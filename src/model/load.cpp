@@ -566,8 +566,10 @@ class Loader {
   }
 
   void read(const weights::TensorInfo& t, float* out) const {
-    const std::int64_t n = elements(t);  // rows are whole blocks, one behind the other
-    find(weights::quants(), t.quant)->dequantise(t.bytes.data(), out, n);
+    const weights::Quant& quant = *find(weights::quants(), t.quant);
+    const std::int64_t n = elements(t), columns = t.columns();
+    std::vector<std::byte> room;
+    for (std::int64_t r = 0; r < t.rows(); ++r) quant.dequantise(t.row(r, room), out + r * columns, columns);
     for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(out[i]))
         throw Error(Code::kBadInput, t.name + "[" + std::to_string(i) + "] is not a finite number",
