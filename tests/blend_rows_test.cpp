@@ -85,13 +85,6 @@ struct Encoder {
   }
 };
 
-store::Moved::Run moved_rows(std::int64_t begin, std::int64_t end, std::int64_t made_at) {
-  store::Moved::Run run{begin, end, made_at, {}};
-  for (std::int64_t i = made_at / 128; i <= (made_at + end - begin - 1) / 128; ++i)
-    run.pages.push_back(static_cast<std::size_t>(i));
-  return run;
-}
-
 TEST(BlendRows, RunsThatMoveHaveAllRowsOfAPictureOrNone) {
   Encoder encoder{4};
   const std::vector<RowRun> rows{{10, encoder.picture(0, 40)},
@@ -99,7 +92,7 @@ TEST(BlendRows, RunsThatMoveHaveAllRowsOfAPictureOrNone) {
                                  {340, encoder.picture(2, 60)},
                                  {500, encoder.picture(3, 7)}};
   store::Moved moved;
-  moved.runs = {moved_rows(20, 350, 120), moved_rows(420, 700, 3)};
+  moved.runs = {moved_run(20, 350, 120), moved_run(420, 700, 3)};
   BlendOptions o;
   o.first_rows = 56;
   const BlendPlan plan = plan_blend(0, 800, moved, o, rows);

@@ -44,7 +44,7 @@ class Pictures : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Encoders, Pictures,
                          ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "idefics3.gguf", "lfm2.gguf",
-                                           "qwen2_5vl_merger.gguf", "qwen3vl_merger.gguf"));
+                                           "folders/lfm3", "qwen2_5vl_merger.gguf", "qwen3vl_merger.gguf"));
 
 TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   if (!vision::reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";

@@ -9,26 +9,11 @@
 #include "base/error.hpp"
 #include "device/check.hpp"
 #include "device/fold.hpp"
+#include "device/opened_fixture.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::device {
 namespace {
-
-// The first usable device, opened once for all tests; null: the reason is in `why`.
-const Context* opened(std::string* why = nullptr) {
-  static std::string reason;
-  // Never closed: at the end of the program parts of the driver may be gone already.
-  static const Context* const context = []() -> const Context* {
-    try {
-      return new Context(choose(survey(), "opencl"));
-    } catch (const Error& e) {
-      reason = e.what();
-      return nullptr;
-    }
-  }();
-  if (why) *why = reason;
-  return context;
-}
 
 #define NEEDS_DEVICE() \
   std::string why_not; \

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "device/multiply.hpp"
 #include "device/opencl.hpp"
+#include "device/opened_fixture.hpp"
 #include "device/pays.hpp"
 #include "device/products.hpp"
 #include "tensor/buffer.hpp"
@@ -13,24 +14,9 @@
 namespace kvasir::device {
 namespace {
 
-const Context* product_context(std::string* why) {
-  static std::string reason;
-  // Never closed: at the end of the program parts of the driver may be gone already.
-  static const Context* const context = []() -> const Context* {
-    try {
-      return new Context(choose(survey(), "opencl"));
-    } catch (const Error& e) {
-      reason = e.what();
-      return nullptr;
-    }
-  }();
-  *why = reason;
-  return context;
-}
-
 void expect_products(std::span<const ProductTrial> trials) {
   std::string why;
-  const Context* const context = product_context(&why);
+  const Context* const context = opened(&why);
   if (!context) GTEST_SKIP() << "SKIPPED: " << why;
   static Programs programs("");
   static auto* const multiplier = new Multiplier(*context, programs, context->device().limits.in_line_ptx);
@@ -71,7 +57,7 @@ TEST(DeviceProducts, TypesAreThoseOfTheRegistry) {
 // What is not the type's must be seen: codes of Q4_0 with another zero.
 TEST(DeviceProducts, OtherBitsAreNamed) {
   std::string why;
-  const Context* const context = product_context(&why);
+  const Context* const context = opened(&why);
   if (!context) GTEST_SKIP() << "SKIPPED: " << why;
   Programs programs("");
   Multiplier multiplier(*context, programs, context->device().limits.in_line_ptx);
@@ -91,7 +77,7 @@ TEST(DeviceProducts, OtherBitsAreNamed) {
 // one that is right.
 TEST(IntegerDots, AreUsedWhereTheyAreRight) {
   std::string why;
-  if (!product_context(&why)) GTEST_SKIP() << "SKIPPED: " << why;
+  if (!opened(&why)) GTEST_SKIP() << "SKIPPED: " << why;
   Found found = choose(survey(), "opencl");
   if (found.limits.in_line_ptx || found.limits.integer_dots) GTEST_SKIP() << "SKIPPED: the device has its own";
   EXPECT_FALSE(with_checked_dots(found).limits.integer_dots);
@@ -171,7 +157,7 @@ std::vector<Packed> some_matrices() {
 // All of them stay, some do, none does; in every case twice, because places are used again.
 TEST(DeviceWeights, StayOrComeAnewWithTheSameBits) {
   std::string why;
-  if (!product_context(&why)) GTEST_SKIP() << "SKIPPED: " << why;
+  if (!opened(&why)) GTEST_SKIP() << "SKIPPED: " << why;
   const std::vector<Packed> all = some_matrices();
   std::vector<const cpu::Matrix*> matrices;
   std::int64_t bytes = 0, most = 0;
@@ -207,7 +193,7 @@ TEST(DeviceWeights, StayOrComeAnewWithTheSameBits) {
 
 TEST(DeviceWeights, FromWhichRowsOnIsMeasured) {
   std::string why;
-  if (!product_context(&why)) GTEST_SKIP() << "SKIPPED: " << why;
+  if (!opened(&why)) GTEST_SKIP() << "SKIPPED: " << why;
   const std::vector<Packed> all = some_matrices();
   const cpu::Matrix* const matrices[] = {&all[0].matrix};
   Team team(2);
@@ -239,7 +225,7 @@ Found device_that_hangs(int after) {
 
 TEST(DeviceWeights, ADeviceThatNeverAnswersIsLost) {
   std::string why;
-  if (!product_context(&why)) GTEST_SKIP() << "SKIPPED: " << why;
+  if (!opened(&why)) GTEST_SKIP() << "SKIPPED: " << why;
   const std::vector<Packed> all = some_matrices();
   const cpu::Matrix* const matrices[] = {&all[0].matrix};
   Team team(2);

@@ -34,29 +34,10 @@ struct Instance {
 };
 
 // What a text calls is its shape's choice, and its macros nest.
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wshadow"
-// Names of types in OpenCL C: NVIDIA's compiler refuses a variable called so, C++ must, too.
-#define half 0
-#define EMU
-#define NV
+#include "device/emulated_words_fixture.hpp"
 #define VTURN
 #define NQ 1
 #define VOFFSET offset_of_values
-#define LID item
-#define GID group
-#define BAR() pass()
-#define WARP() pass()
-#define FMA(a, b, c) fmaf(a, b, c)
-#define FMAX fmaxf
-#define ABS fabsf
-#define ASU as_uint
-#define ASF as_float
-#define MMA(c, a0, a1, a2, a3, b0, b1) mma(c, a0, a1, a2, a3, b0, b1)
-#define __kernel static
-#define __global
-#define __local static
-#define reqd_work_group_size(a, b, c) unused
 #define KT0 k_words[0]
 #define KT1 k_words[1]
 #define KT2 k_words[2]

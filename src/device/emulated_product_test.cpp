@@ -12,26 +12,8 @@ using emulated::uchar;
 using emulated::uint;
 
 // What a text calls is its type's choice, and its macros nest.
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define half 0
-#define EMU
-#define NV
-#define LID item
-#define GID group
-#define BAR() pass()
-#define WARP() pass()
-#define FMA(a, b, c) fmaf(a, b, c)
-#define FMAX fmaxf
-#define ABS fabsf
-#define ASU as_uint
-#define ASF as_float
-#define MMA(c, a0, a1, a2, a3, b0, b1) mma(c, a0, a1, a2, a3, b0, b1)
-#define __kernel static
-#define __global
-#define __local static
-#define reqd_work_group_size(a, b, c) unused
+#include "device/emulated_words_fixture.hpp"
 
 #define EMULATED q8_0
 #define BITS 8

@@ -69,7 +69,7 @@ auto row_run_behind(std::span<const model::RowRun> rows, std::int64_t at) {
   return std::find_if(rows.begin(), rows.end(), [&](const model::RowRun& r) { return at < r.end(); });
 }
 
-// Of a moved run what has no part of a run of rows.
+// What is left of a moved run where runs of rows are whole or out, and those that are not sure are out.
 store::Moved::Run with_whole_rows(store::Moved::Run run, std::span<const model::RowRun> rows) {
   for (auto r = row_run_behind(rows, run.begin); r != rows.end() && r->begin < run.end; ++r) {
     const bool sure = r->block->count() >= model::kSureRows;

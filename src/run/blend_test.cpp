@@ -25,13 +25,6 @@ namespace {
 using namespace testing;
 using Ids = std::vector<std::int32_t>;
 
-store::Moved::Run moved_run(std::int64_t begin, std::int64_t end, std::int64_t made_at) {
-  store::Moved::Run run{begin, end, made_at, {}};
-  for (std::int64_t i = made_at / 128; i <= (made_at + end - begin - 1) / 128; ++i)
-    run.pages.push_back(static_cast<std::size_t>(i));
-  return run;
-}
-
 TEST(Blend, PlansForceFirstRowsComputeGapsAndTheLastToken) {
   store::Moved moved;
   moved.runs = {moved_run(10, 200, 300), moved_run(200, 230, 0), moved_run(250, 400, 131)};

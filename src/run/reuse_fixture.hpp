@@ -171,6 +171,14 @@ inline void expect_equal_bits(const Reply& a, const Reply& b) {
   }
 }
 
+// Tokens [begin, end) of a prompt, whose first one was computed at `made_at`; page i of that text is page i of Moved.
+inline store::Moved::Run moved_run(std::int64_t begin, std::int64_t end, std::int64_t made_at) {
+  store::Moved::Run run{begin, end, made_at, {}};
+  for (std::int64_t i = made_at / 128; i <= (made_at + end - begin - 1) / 128; ++i)
+    run.pages.push_back(static_cast<std::size_t>(i));
+  return run;
+}
+
 inline void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& ids) {
   to.insert(to.end(), ids.begin(), ids.end());
 }

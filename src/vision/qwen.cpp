@@ -151,8 +151,8 @@ class Qwen final : public Encoder {
     });
     work.multiply(patches_, pixels.data(), n, x.data());
     if (form_.lfm3) work.norm(patches_norm_, x.data(), x.data(), n);
-    PatchGrid places{grid.w * merge_, std::vector<std::int64_t>(static_cast<std::size_t>(n))};
-    for (std::int64_t i = 0; i < n; ++i) {
+    PatchGrid places{grid.w * merge_, std::vector<std::int64_t>(static_cast<std::size_t>(form_.lfm3 ? n : 0))};
+    for (std::int64_t i = 0; i < std::ssize(places.rows); ++i) {
       const auto [column, row] = place(i);
       places.rows[static_cast<std::size_t>(row * places.width + column)] = i;
     }

@@ -118,9 +118,12 @@ struct Job {
   }
   // Draft tokens behind it that the next step computes.
   int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
+  std::shared_ptr<const kv::PageSelector> selector() const {
+    return select::read_selector(asked.request.select, "select");
+  }
   // First tokens of its prompt that are computed as every request computes them.
   std::int64_t exact_prompt(const kv::Cache& cache) const {
-    return cache.rules().exact_prompt(select::read_selector(asked.request.select, "select").get(), length());
+    return cache.rules().exact_prompt(selector().get(), length());
   }
 
   // The answer's next token, by its row of logits and so many tokens in the cache. False: the answer is over.

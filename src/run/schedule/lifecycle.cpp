@@ -5,7 +5,6 @@
 
 #include "base/clock.hpp"
 #include "kv/page.hpp"
-#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -59,7 +58,7 @@ void Lifecycle::shift(Job& job) {
   reuse_.forget(job);
   release(job);
   job.sequence = engine_.cache().create();
-  engine_.cache().set_selection(job.sequence, select::read_selector(job.asked.request.select, "select"));
+  engine_.cache().set_selection(job.sequence, job.selector());
   job.ids.erase(job.ids.begin() + keep, job.ids.begin() + keep + dropped);
   job.prompt = job.length();
   job.answer->make_room();

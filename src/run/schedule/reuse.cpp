@@ -7,7 +7,6 @@
 #include "base/clock.hpp"
 #include "kv/page.hpp"
 #include "run/schedule/checkpoints.hpp"
-#include "select/spec.hpp"
 #include "store/tail.hpp"
 
 namespace kvasir::run {
@@ -53,7 +52,7 @@ void Reuse::begin(Job& job) {
     if (!job.sequence) job.sequence = cache.create();
     if (blends) blending_.blend(job, 1e-6 * token_microseconds_);
     if (job.blended.on()) job.kept.chain.reset();  // from here on it is no text that a store could keep
-    cache.set_selection(job.sequence, select::read_selector(job.asked.request.select, "select"));
+    cache.set_selection(job.sequence, job.selector());
   }
   if (!library_ || !job.asked.reuse) return;
   const std::int64_t have = follows ? job.leader.share : job.cached();

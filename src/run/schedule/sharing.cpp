@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "run/schedule/checkpoints.hpp"
-#include "select/spec.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -47,7 +46,7 @@ void Sharing::start_followers(Job& leader) {
     const std::int64_t share = job->leader.share;
     job->sequence = cache_.fork(*leader.sequence);
     cache_.truncate(job->sequence, share);
-    cache_.set_selection(job->sequence, select::read_selector(job->asked.request.select, "select"));
+    cache_.set_selection(job->sequence, job->selector());
     job->kept.share(leader.kept, share);
     job->leader = {};
     took_live(*job, share);
@@ -65,7 +64,7 @@ void Sharing::leave_followers(Job& leader) {
     } else {
       job->sequence = cache_.create();
     }
-    cache_.set_selection(job->sequence, select::read_selector(job->asked.request.select, "select"));
+    cache_.set_selection(job->sequence, job->selector());
   }
 }
 
