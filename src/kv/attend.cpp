@@ -129,8 +129,8 @@ void Attention::find_shared(const LayerStep& step) {
   shared_.clear();
   const LayerLayout& layer = step.layer();
   const std::span<const Part> parts = plan_.parts();
-  if (parts.size() < 2 || layer.shape.window > 0 || layer.shape.latent || step.x.scoring.slopes || step.x.chosen ||
-      device_.any() || arena_.pages.on_disk(layer))
+  if (parts.size() < 2 || layer.shape.window > 0 || layer.shape.latent || step.x.scoring.slopes ||
+      step.x.scoring.distances || step.x.chosen || device_.any() || arena_.pages.on_disk(layer))
     return;
   tables_.clear();
   for (const Part& p : parts) {

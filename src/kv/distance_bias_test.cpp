@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,47 @@ TEST(DistanceBiases, AndSinksOfRowsAreThoseOfDouble) {
       EXPECT_EQ(fed(130, 3, false), got) << simd::name(isa);
       EXPECT_EQ(fed(1, 2, true), got) << simd::name(isa);
     }
+  }
+}
+
+// Sequences that have more than a group of pages in common have their own biases all the same.
+TEST(DistanceBiases, ArePerSequenceWherePagesAreShared) {
+  constexpr int kShared = 1300, kHeads = 4, kWide = 16, kWidth = 3, kExtent = 2000;
+  const CacheShape s = CacheShape::uniform(1, {kHeads / 2, kHeads, kWide, kWide});
+  const Tokens t = fixture::random_tokens(s, kShared + 2, 5);
+  std::vector<float> own((kShared + 2) * kHeads * kWidth), profiles(kWidth * kExtent), sinks((kShared + 2) * kHeads);
+  for (std::size_t i = 0; i < own.size(); ++i) own[i] = fixture::noise(4, i);
+  for (std::size_t i = 0; i < profiles.size(); ++i) profiles[i] = 2 * fixture::noise(5, i);
+  for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i] = 3 * fixture::noise(6, i);
+  Team team(2);
+  CacheOptions options{.k_codec = "f16", .v_codec = "f16", .window = 128, .sinks = 4, .max_tokens = 4096};
+  options.max_sequences = 4;
+  Cache cache(team, s, options);
+  // Rows [at, at + n) of all arrays, as the next tokens of the slices.
+  const auto step = [&](std::span<const Slice> slices, int at, int n) {
+    std::vector<float> out(static_cast<std::size_t>(n * kHeads * kWide));
+    cache.begin(slices);
+    cache.attend(0, t.q[0].data() + at * kHeads * kWide, t.k[0].data() + at * kHeads / 2 * kWide,
+                 t.v[0].data() + at * kHeads / 2 * kWide, out.data(),
+                 {.scale = fixture::default_scale(s),
+                  .distances = {own.data() + at * kHeads * kWidth, profiles.data(), kWidth, kExtent},
+                  .row_sinks = sinks.data() + at * kHeads});
+    cache.commit();
+    return out;
+  };
+  Sequence* first = cache.create();
+  for (int at = 0; at < kShared; at += 100) {
+    const Slice slice{first, 0, 100, false};
+    step({&slice, 1}, at, 100);
+  }
+  Sequence* second = cache.fork(*first);
+  Sequence* alone[] = {cache.fork(*first), cache.fork(*first)};
+  const Slice both[] = {{first, 0, 1, true}, {second, 1, 1, true}};
+  const std::vector<float> together = step(both, kShared, 2);
+  for (int i = 0; i < 2; ++i) {
+    const Slice slice{alone[i], 0, 1, true};
+    const std::vector<float> want = step({&slice, 1}, kShared + i, 1);
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), together.begin() + i * kHeads * kWide)) << i;
   }
 }
 
