@@ -36,7 +36,7 @@ class Tensors {
       }
       if constexpr (std::is_same_v<S, Vector>)
         add(part.name, part.rows, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
-      each_field(part, [&](const char*, const auto& member) { enter(member); });
+      each_field(part, [&](Unnamed, const auto& member) { enter(member); });
     }
   }
 

@@ -18,16 +18,26 @@ namespace kvasir::model {
 template <class T, class U>
 concept Part = std::is_same_v<std::remove_const_t<T>, U>;
 
+// For an f that does not ask for names: none are made then, which is most of what a walk would compile to.
+struct Unnamed {
+  constexpr Unnamed() = default;
+  constexpr Unnamed(const char*) {}
+};
+
 // Calls f(name, member) for each, with the names in `names`: "a, b, c".
 template <class F, class... Members>
 void tell_members(F& f, std::string_view names, Members&... members) {
-  const auto next = [&] {
-    const std::size_t n = std::min(names.find(','), names.size());
-    const std::string name(names.substr(0, n));
-    names.remove_prefix(std::min(names.size(), n + 2));
-    return name;
-  };
-  (f(next().c_str(), members), ...);
+  if constexpr ((std::is_invocable_v<F&, Unnamed, Members&> && ...)) {
+    (f(Unnamed(), members), ...);
+  } else {
+    const auto next = [&] {
+      const std::size_t n = std::min(names.find(','), names.size());
+      const std::string name(names.substr(0, n));
+      names.remove_prefix(std::min(names.size(), n + 2));
+      return name;
+    };
+    (f(next().c_str(), members), ...);
+  }
 }
 #define KVASIR_TELL(f, ...) tell_members(f, #__VA_ARGS__, __VA_ARGS__)
 
@@ -303,7 +313,7 @@ void for_each(S& part, F&& f) {
     if constexpr (std::is_same_v<T, Wanted>) {
       if (present(part)) f(part);
     }
-    each_field(part, [&](const char*, auto& member) { for_each<Wanted>(member, f); });
+    each_field(part, [&](Unnamed, auto& member) { for_each<Wanted>(member, f); });
   }
 }
 

@@ -121,7 +121,7 @@ void change_each(S& part, const F& f) {
     f();
     part.pop_back();
   } else if constexpr (std::is_class_v<S>) {
-    each_field(part, [&](const char*, auto& x) { change_each(x, f); });
+    each_field(part, [&](Unnamed, auto& x) { change_each(x, f); });
   } else if constexpr (std::is_enum_v<S>) {
     const S before = part;
     part = static_cast<S>(part == S{} ? 1 : 0);
