@@ -159,6 +159,18 @@ std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>&
   return caches;
 }
 
+std::vector<Node> nodes_of(const std::string& folder, const std::set<int>& usable) {
+  std::vector<Node> nodes;
+  for (const int id : cpu_list(first_line(folder + "online"))) {
+    const std::string node = folder + "node" + std::to_string(id) + "/";
+    Node to{.id = id, .cpus = {}, .memory = meminfo(node + "meminfo", "Node " + std::to_string(id) + " MemTotal")};
+    for (const int cpu : cpu_list(first_line(node + "cpulist")))
+      if (usable.contains(cpu)) to.cpus.push_back(cpu);
+    nodes.push_back(std::move(to));
+  }
+  return nodes;
+}
+
 // One figure of a control group's memory.stat in bytes; 0 when it isn't there.
 std::uint64_t memory_stat(const std::string& path, const std::string& name) {
   std::ifstream in(path);
@@ -245,6 +257,7 @@ Host describe_host(const std::string& root) {
   host.usable_cpus = static_cast<int>(usable.size());
   host.usable_cores = static_cast<int>(cores.size());
   host.caches = caches_of(cpus, online);
+  host.nodes = nodes_of(root + "/sys/devices/system/node/", usable);
   host.memory_total = meminfo(root + "/proc/meminfo", "MemTotal");
   host.memory_available = meminfo(root + "/proc/meminfo", "MemAvailable");
   apply_limits(root, host);

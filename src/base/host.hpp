@@ -14,6 +14,13 @@ struct Cache {
   int instances = 0;
 };
 
+// A NUMA node: processors and the memory that is near to them.
+struct Node {
+  int id = 0;
+  std::vector<int> cpus;     // those that this process may run on
+  std::uint64_t memory = 0;  // bytes
+};
+
 struct Host {
   std::string cpu;       // "unknown" where the system does not say
   int logical_cpus = 0;  // hardware threads that are online
@@ -21,6 +28,7 @@ struct Host {
   int usable_cores = 0;  // physical cores among the usable: hardware threads of one core count once
   double cpu_quota = 0;  // CPUs' worth of time that the container may use; 0: no limit
   std::vector<Cache> caches;
+  std::vector<Node> nodes;             // empty: the system describes none
   std::uint64_t memory_total = 0;      // bytes, the container's limit where there is one
   std::uint64_t memory_available = 0;  // bytes that can be had without swapping
 

@@ -47,6 +47,10 @@ class Team {
   // in one piece.
   void parallel_for(std::int64_t n, std::int64_t grain, std::int64_t first, Pieces f);
   void parallel_for(std::int64_t n, std::int64_t grain, Pieces f) { parallel_for(n, grain, grain, f); }
+  // The same, but first pieces are as long as their workers are fast: multiples of `unit`, together size() * first.
+  void parallel_by_speed(std::int64_t n, std::int64_t grain, std::int64_t first, std::int64_t unit, Pieces f);
+  // Of the work that parallel_by_speed gives out first, the part of each of size() workers.
+  std::vector<double> speeds() const;
 
  private:
   // A call for every worker, or n items in pieces.
@@ -54,7 +58,17 @@ class Team {
     FunctionRef<void(int)> call;
     Pieces pieces;
     std::int64_t n = 0, grain = 0, first = 0;
+    std::int64_t unit = 0;  // 0: first pieces are equal
+    bool timed = false;
   };
+  // Of one worker, in lines of its own.
+  struct alignas(64) Lap {
+    double items = 0, seconds = 0;  // of its first piece, when the job was timed
+  };
+  std::int64_t first_begin(const Job& job, int worker) const;
+  void forget_speeds();
+  void note_laps();
+  double part(std::size_t worker);
   void work(int worker);
   void start(const Job& job);
   void take_part(const Job& job, int worker);
@@ -69,6 +83,14 @@ class Team {
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<std::int64_t> next_{0};
   std::atomic<bool> stop_{false};
+
+  // What parallel_by_speed goes by. Read by all in a call, written between calls; with room for most().
+  int compared_ = 0;            // workers that it is of
+  std::vector<double> before_;  // (compared_ + 1): parts of the workers before one, summed
+  std::vector<Lap> laps_;
+  std::vector<double> samples_;  // (kLaps, most()): parts of the workers in calls that were timed
+  int taken_ = 0;                // of them
+  int calls_ = 0;                // since the last
 };
 
 }  // namespace kvasir

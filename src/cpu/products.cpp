@@ -112,6 +112,8 @@ void Products::split(const Rows& rows, std::int64_t n, std::int64_t first, std::
 
 void Products::split_panels(const Rows& rows, std::int64_t panels, std::int64_t panel_bytes, Team::Pieces f) const {
   const Share share = share_of(panels, panel_bytes, rows.count, team_.size());
+  if (rows.worker < 0 && share.by_speed)
+    return team_.parallel_by_speed(panels, share.grain, share.first, kShareUnit, f);
   split(rows, panels, share.first, share.grain, f);
 }
 

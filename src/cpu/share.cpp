@@ -20,10 +20,11 @@ Share share_of(std::int64_t panels, std::int64_t panel_bytes, int columns, int t
   const std::int64_t first = fair * 15 / 16 / kernel::kStreams * kernel::kStreams;
   if (first == 0 || fair * panel_bytes < kSmall) {
     const std::int64_t all = (panels + 2 * team - 1) / (2 * team) * 2;
-    return {all, all};
+    return {all, all, true};
   }
   const std::int64_t rest = (panels - first * team + team - 1) / team;
-  return {first, (rest + kernel::kStreams - 1) / kernel::kStreams * kernel::kStreams};
+  static_assert(kernel::kStreams % kShareUnit == 0);
+  return {first, (rest + kernel::kStreams - 1) / kernel::kStreams * kernel::kStreams, true};
 }
 
 // Large, so that the activations of a tile are read from the L2 cache for most of its panels (kernels of floats also

@@ -29,6 +29,9 @@ struct TileKernels {
   void (*start)();
   void (*multiply)(const TileProduct& product);
   void (*stop)();
+  // As the loops of kernel/peak.hpp: products of tiles that are in registers, of bytes and of bf16 pairs.
+  std::int64_t (*int8_peak)(std::int64_t rounds, float* sink);
+  std::int64_t (*bf16_peak)(std::int64_t rounds, float* sink);
 };
 
 KVASIR_DECLARE_KERNELS(TileKernels, tiles)

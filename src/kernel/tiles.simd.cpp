@@ -83,15 +83,70 @@ void multiply_tiles(const TileProduct& p) {
   multiply_deep(p);
 }
 
+// Four sums of 16 x 16, each of all that it is given `rounds` times kPeakSteps times.
+constexpr int kPeakSteps = 8;
+template <class Step>
+void sum_tiles(std::int64_t rounds, const void* ones, Step step, void* sums) {
+  start_tiles();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, ones, 64);
+  _tile_loadd(5, ones, 64);
+  _tile_loadd(6, ones, 64);
+  _tile_loadd(7, ones, 64);
+  for (std::int64_t i = 0; i < rounds * kPeakSteps; ++i) step();
+  _tile_stored(0, sums, 64);
+  stop_tiles();
+}
+constexpr std::int64_t peak_operations(std::int64_t rounds, int depth) {
+  return rounds * kPeakSteps * 4 * kTileHalf * kTileLanes * depth * 2;
+}
+
+std::int64_t int8_peak(std::int64_t rounds, float* sink) {
+  alignas(64) std::int8_t ones[16 * 64];
+  alignas(64) std::int32_t sums[16 * 16];
+  for (std::int8_t& one : ones) one = 1;
+  sum_tiles(
+      rounds, ones,
+      [] {
+        _tile_dpbssd(0, 4, 6);
+        _tile_dpbssd(1, 5, 6);
+        _tile_dpbssd(2, 4, 7);
+        _tile_dpbssd(3, 5, 7);
+      },
+      sums);
+  *sink = static_cast<float>(sums[0]);
+  return peak_operations(rounds, 64);
+}
+
+std::int64_t bf16_peak(std::int64_t rounds, float* sink) {
+  alignas(64) std::uint16_t ones[16 * 32];
+  alignas(64) float sums[16 * 16];
+  for (std::uint16_t& one : ones) one = 0x3f80;
+  sum_tiles(
+      rounds, ones,
+      [] {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+      },
+      sums);
+  *sink = sums[0];
+  return peak_operations(rounds, 32);
+}
+
 }  // namespace
 
 extern const TileKernels tiles_table;
-const TileKernels tiles_table = {start_tiles, multiply_tiles, stop_tiles};
+const TileKernels tiles_table = {start_tiles, multiply_tiles, stop_tiles, int8_peak, bf16_peak};
 
 #else
 
 extern const TileKernels tiles_table;
-const TileKernels tiles_table = {nullptr, nullptr, nullptr};
+const TileKernels tiles_table = {nullptr, nullptr, nullptr, nullptr, nullptr};
 
 #endif
 

@@ -48,6 +48,24 @@ TEST(Tiles, SumsAreThoseOfLoops) {
   EXPECT_EQ(simd::UsableTiles::executed() > 0, !simd::UsableTiles::by_processor());
 }
 
+TEST(Tiles, PeaksCountWhatTheyDo) {
+  if (!simd::emulated_amx::possible()) GTEST_SKIP() << "needs AVX-512 with VNNI and a build with its kernels";
+  const simd::UsableTiles usable;
+  const TileKernels& kernels = tiles_of(simd::Isa::kAvx512Amx);
+  const long before = simd::UsableTiles::executed();
+  float sum = 0;
+  const std::int64_t operations = kernels.int8_peak(3, &sum);
+  const long products = simd::UsableTiles::executed() - before - 11;  // without two of configuration, and moves
+  EXPECT_EQ(operations % (16 * 16 * 64 * 2), 0);
+  const std::int64_t tiles = operations / (16 * 16 * 64 * 2);
+  if (!simd::UsableTiles::by_processor()) {
+    EXPECT_EQ(products, tiles);
+  }
+  EXPECT_EQ(sum, static_cast<float>(tiles / 4 * 64)) << "a quarter of the products are added up here";
+  EXPECT_EQ(kernels.bf16_peak(3, &sum), operations / 2);
+  EXPECT_EQ(sum, static_cast<float>(tiles / 4 * 32));
+}
+
 TEST(Tiles, OnlyASetThatHasThemUsesThem) {
   for (const simd::Isa isa : simd::kIsas) {
     EXPECT_EQ(simd::has_tiles(isa), isa == simd::Isa::kAvx512Amx);

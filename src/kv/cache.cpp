@@ -21,6 +21,7 @@ CacheState::CacheState(Team& team_in, const CacheShape& shape, const CacheOption
       shares(std::any_of(shape.layers.begin(), shape.layers.end(), [](const LayerShape& l) { return l.kv_of >= 0; })),
       step_tokens(options.step_tokens) {
   // One sequence can be as long as the pool allows: its page table never grows in a step.
+  arena.pages.place(options.placement);
   for (auto& s : arena.sequences) s->pages.reserve(static_cast<std::size_t>(memory.pages));
   slices.reserve(static_cast<std::size_t>(options.max_sequences));
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/numa.hpp"
+
 namespace kvasir::kv {
 
 class PageDevice;
@@ -136,6 +138,7 @@ struct CacheOptions {
   // (kv/feedback.hpp).
   std::vector<std::vector<float>> key_metrics;
   bool plans_metrics = false;  // their room is kept in every layer, whether they are there yet or not
+  Placement placement;         // of sealed pages: any thread may read any of them, so nodes have them by turns
 };
 
 // Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numa.hpp"
 #include "kv/device.hpp"
 #include "kv/hot_pages.hpp"
 #include "kv/layout.hpp"
@@ -77,6 +78,9 @@ class SealedPages final : public PageSource {
     if (device_) device_->on_free(slot);
   }
   std::span<const std::span<const std::byte>> fetch(std::int32_t slot) override;
+
+  // Before any is written; without effect with a page file.
+  void place(const Placement& placement) const { placement.interleave({memory_.data(), memory_.size()}); }
 
  private:
   const Layout& layout_;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/rss.hpp"
+#include "kernel/tiles.hpp"
 #include "kv/page.hpp"
 #include "model/spec_fields.hpp"
 
@@ -50,8 +52,8 @@ Rate rate(const Times& t, double tokens) {
 template <class F>
 Rates combine(std::span<const Rates> samples, const F& f) {
   Rates out;
-  for (double Rates::*member :
-       {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops, &Rates::meeting}) {
+  for (double Rates::*member : {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops,
+                                &Rates::int8_tiles, &Rates::bf16_tiles, &Rates::meeting}) {
     std::vector<double> values;
     for (const Rates& s : samples) values.push_back(s.*member);
     out.*member = f(values);
@@ -63,6 +65,7 @@ Rates medians(std::span<const Rates> samples) { return combine(samples, median);
 Rates mean(const Rates& a, const Rates& b) {
   return combine(std::array{a, b}, [](const std::vector<double>& x) { return (x[0] + x[1]) / 2; });
 }
+RatesOfRun mean(const RatesOfRun& a, const RatesOfRun& b) { return {mean(a.clock, b.clock), mean(a.cpu, b.cpu)}; }
 
 class Bench {
  public:
@@ -83,14 +86,17 @@ class Bench {
 
   void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
     Times prefill, decode;
-    std::vector<double> prefill_fractions, bandwidth_fractions, floor_fractions, choosing;
+    std::vector<double> prefill_fractions, prefill_cpu, bandwidth_fractions, floor_fractions, floor_cpu, choosing;
     Probe probe(e_.team());
-    std::vector<Rates> samples{probe.sample()};
+    RatesOfRun last = probe.sample();
+    std::vector<Rates> samples{last.clock};
     // Of the machine around the run that just ended.
     const auto around = [&] {
-      samples.push_back(probe.sample());
-      return mean(samples[samples.size() - 2], samples.back());
+      const RatesOfRun before = std::exchange(last, probe.sample());
+      samples.push_back(last.clock);
+      return mean(before, last);
     };
+    const double threads = e_.team().size();
     for (int i = 0; i < o_.runs && poll(); ++i) {
       if (o_.prefill > 0 && row.batch == 1) {
         const Timed once_fed = once(base, 1, [&](std::span<kv::Sequence* const> s) {
@@ -99,7 +105,9 @@ class Bench {
           return 0.0;
         });
         prefill.add(once_fed);
-        prefill_fractions.push_back(prefill_work(row, around()).seconds / once_fed.seconds);
+        const RatesOfRun rates = around();
+        prefill_fractions.push_back(prefill_work(row, rates.clock).seconds / once_fed.seconds);
+        prefill_cpu.push_back(prefill_work(row, rates.cpu).seconds * threads / once_fed.cpu_seconds);
       }
       if (o_.decode > 0) {
         const weights::StreamStats before = e_.model().layers().stats();
@@ -112,11 +120,14 @@ class Bench {
         row.streamed_steps += o_.decode;
         choosing.push_back(chosen_ / seconds);
         row.bytes_per_token = bytes / o_.decode / static_cast<double>(row.batch);
-        const Rates rates = around();
+        const RatesOfRun rates = around();
         const double step_bytes = row.bytes_per_token * static_cast<double>(row.batch);
-        const double reading = step_bytes / rates.read_bytes, step = seconds / o_.decode;
-        bandwidth_fractions.push_back(reading / step);
-        floor_fractions.push_back(std::max(reading, decode_work(row, rates).seconds) / step);
+        const auto floor = [&](const Rates& r) {
+          return std::max(step_bytes / r.read_bytes, decode_work(row, r).seconds);
+        };
+        bandwidth_fractions.push_back(step_bytes / rates.clock.read_bytes * o_.decode / seconds);
+        floor_fractions.push_back(floor(rates.clock) * o_.decode / seconds);
+        floor_cpu.push_back(floor(rates.cpu) * threads * o_.decode / generated.cpu_seconds);
       }
     }
     row.machine = medians(samples);
@@ -125,6 +136,7 @@ class Bench {
     row.bandwidth = row.bytes_per_token * row.decode.tps;
     row.bandwidth_fraction = median(bandwidth_fractions);
     row.decode_floor_fraction = median(floor_fractions);
+    row.decode_floor_fraction_cpu = median(floor_cpu);
     row.choosing_fraction = median(choosing);
     row.read_fraction = read_;
     if (o_.decode > 0 && disk_.hits + disk_.misses > 0) {
@@ -137,6 +149,7 @@ class Bench {
       row.ttft = o_.prefill / row.prefill.tps;
       row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
       row.peak_fraction = median(prefill_fractions);
+      row.peak_fraction_cpu = median(prefill_cpu);
     }
   }
 
@@ -187,19 +200,22 @@ class Bench {
     return run;
   }
 
-  // Of the arithmetic that a matrix is multiplied in.
-  static double peak_of(kernel::ActivationKind kind, const Rates& rates) {
+  // Of the arithmetic that a matrix is multiplied in for so many columns.
+  static double peak_of(kernel::ActivationKind kind, double columns, const Rates& rates) {
     switch (kind) {
       case kernel::ActivationKind::kInt8:
         return rates.int8_ops;
       case kernel::ActivationKind::kBf16:
         return rates.bf16_ops;
+      case kernel::ActivationKind::kRounded:
+        if (columns >= kTileColumns && rates.bf16_tiles > 0) return rates.bf16_tiles;
+        break;
       case kernel::ActivationKind::kF32:
-      case kernel::ActivationKind::kRounded:  // tiles have a peak of their own, which is not measured
         break;
     }
     return rates.f32_ops;
   }
+  static constexpr double kTileColumns = kernel::kTileRows / 2;  // from which on tiles are used
 
   struct Work {
     double ops = 0, seconds = 0;  // at the peaks
@@ -213,7 +229,7 @@ class Bench {
     const auto add = [&](const cpu::Matrix& m, double n) {
       const double ops = 2.0 * static_cast<double>(m.weights()) * n;
       work.ops += ops;
-      work.seconds += ops / peak_of(m.format->activation, rates);
+      work.seconds += ops / peak_of(m.format->activation, n, rates);
     };
     const model::ModelSpec& spec = e_.model().spec();
     model::for_each<model::Linear>(spec.layers, [&](const model::Linear& l) { add(l.bound, columns); });
@@ -231,7 +247,8 @@ class Bench {
       attention += 2.0 * a.heads * (a.d + a.dv) * here;
     });
     work.ops += attention;
-    work.seconds += attention * (packed / rates.int8_ops + (1 - packed) / rates.f32_ops);
+    const bool tiles = columns >= kTileColumns && rates.int8_tiles > 0;
+    work.seconds += attention * (packed / (tiles ? rates.int8_tiles : rates.int8_ops) + (1 - packed) / rates.f32_ops);
     return work;
   }
 

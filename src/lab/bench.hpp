@@ -48,6 +48,8 @@ struct BenchRow {
   double bandwidth_fraction = 0;
   // Decode: the least time of a step, by bytes over bandwidth or operations over the peaks, over the time it took.
   double decode_floor_fraction = 0;
+  // The same of processor time: the least that the threads would need by what the machine does per second of it.
+  double decode_floor_fraction_cpu = 0;
   // Decode with a selector: share of the time that choosing took, and the share of the tokens that was read.
   double choosing_fraction = 0;
   double read_fraction = 1;
@@ -66,6 +68,7 @@ struct BenchRow {
   // time they took.
   double ops_per_token = 0;
   double peak_fraction = 0;
+  double peak_fraction_cpu = 0;   // the same of processor time
   double kv_bytes_per_token = 0;  // sealed, as allocated
   double ttft = 0;                // seconds from the first token of a prefill run to its logits
   std::uint64_t resident_bytes = 0;

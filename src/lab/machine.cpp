@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/function_ref.hpp"
 #include "kernel/peak.hpp"
+#include "kernel/tiles.hpp"
 
 namespace kvasir::lab {
 namespace {
@@ -23,6 +24,11 @@ struct alignas(64) Slot {  // a cache line per thread, so that results do not sh
   std::uint64_t sum = 0;
   double cpu_seconds = 0;
   float kept = 0;
+};
+
+// Of one run, as RatesOfRun.
+struct TwoRates {
+  double clock = 0, cpu = 0;
 };
 
 // Runs of the whole team and what became of them.
@@ -49,10 +55,14 @@ class Runs {
   }
 
   // Counts the last run, which did `amount` in `seconds`.
-  void count(double amount, double seconds) {
+  TwoRates count(double amount, double seconds) {
+    const auto threads = static_cast<double>(slots_.size());
+    double cpu = 0;
+    for (const Slot& slot : slots_) cpu += slot.cpu_seconds;
     rates_.push_back(amount / seconds);
-    clock_ += seconds * static_cast<double>(slots_.size());
-    for (const Slot& slot : slots_) cpu_ += slot.cpu_seconds;
+    clock_ += seconds * threads;
+    cpu_ += cpu;
+    return {amount / seconds, amount * threads / cpu};
   }
 
   Figure figure() {
@@ -72,7 +82,9 @@ using ArithmeticLoop = std::int64_t (*)(std::int64_t rounds, float* kept);
 // Operations per second of the whole team, `seconds` a run.
 class Arithmetic {
  public:
+  // Without a loop the rate is 0.
   Arithmetic(Team& team, ArithmeticLoop loop, double seconds) : runs_(team), loop_(loop) {
+    if (!loop) return;
     // Find the rounds that fill the time; this also brings the cores to their working frequency.
     double took = once();
     while (took < seconds / 4) {
@@ -82,13 +94,13 @@ class Arithmetic {
     rounds_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds_) * seconds / took));
   }
 
-  double rate() {
+  TwoRates rate() {
+    if (!loop_) return {};
     const double seconds = once();
-    runs_.count(runs_.operations(), seconds);
-    return runs_.operations() / seconds;
+    return runs_.count(runs_.operations(), seconds);
   }
 
-  Figure figure() { return runs_.figure(); }
+  Figure figure() { return loop_ ? runs_.figure() : Figure(); }
 
  private:
   double once() {
@@ -110,6 +122,11 @@ double measure_meeting(Team& team) {
   }
   std::nth_element(seconds.begin(), seconds.begin() + 50, seconds.end());
   return seconds[50];
+}
+
+ArithmeticLoop tile_loop(ArithmeticLoop kernel::TileKernels::*loop) {
+  const kernel::TileKernels* const tiles = kernel::tiles_in_use();
+  return tiles ? tiles->*loop : nullptr;
 }
 
 Figure measure_operations(Team& team, ArithmeticLoop loop, int runs, double seconds) {
@@ -172,9 +189,12 @@ class Memory {
 
   std::uint64_t bytes() const { return bytes_; }
 
-  double rate() {
-    double best = 0;
-    for (std::size_t i = 0; i < ways_.size(); ++i) best = std::max(best, read(ways_[i], widest_kernels().read[i]));
+  TwoRates rate() {
+    TwoRates best;
+    for (std::size_t i = 0; i < ways_.size(); ++i) {
+      const TwoRates now = read(ways_[i], widest_kernels().read[i]);
+      best = {std::max(best.clock, now.clock), std::max(best.cpu, now.cpu)};
+    }
     return best;
   }
 
@@ -189,11 +209,10 @@ class Memory {
   static constexpr std::uint64_t kUnit = 2 * kMiB;  // a huge page; also a multiple of what `read` asks for
 
   template <class Reader>
-  double read(Runs& measured, Reader reader) {
+  TwoRates read(Runs& measured, Reader reader) {
     const double seconds =
         measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(pages_.data() + part_ * w, part_); });
-    measured.count(static_cast<double>(bytes_), seconds);
-    return static_cast<double>(bytes_) / seconds;
+    return measured.count(static_cast<double>(bytes_), seconds);
   }
 
   std::uint64_t part_, bytes_;
@@ -223,6 +242,8 @@ Machine measure_machine(Team& team, const MeasureOptions& options) {
   machine.int8_ops = measure_operations(team, kernels.int8_dot, runs, seconds);
   machine.bf16_ops = measure_operations(team, kernels.bf16_dot, runs, seconds);
   machine.f32_ops = measure_operations(team, kernels.f32_fma, runs, seconds);
+  machine.int8_tiles = measure_operations(team, tile_loop(&kernel::TileKernels::int8_peak), runs, seconds);
+  machine.bf16_tiles = measure_operations(team, tile_loop(&kernel::TileKernels::bf16_peak), runs, seconds);
   machine.meeting = measure_meeting(team);
   return machine;
 }
@@ -234,11 +255,13 @@ class Probe::State {
         memory(team, bytes),
         int8(team, kernel::peak().int8_dot, kQuickSeconds),
         bf16(team, kernel::peak().bf16_dot, kQuickSeconds),
-        f32(team, kernel::peak().f32_fma, kQuickSeconds) {}
+        f32(team, kernel::peak().f32_fma, kQuickSeconds),
+        int8_tiles(team, tile_loop(&kernel::TileKernels::int8_peak), kQuickSeconds),
+        bf16_tiles(team, tile_loop(&kernel::TileKernels::bf16_peak), kQuickSeconds) {}
 
   Team& team;
   Memory memory;
-  Arithmetic int8, bf16, f32;
+  Arithmetic int8, bf16, f32, int8_tiles, bf16_tiles;
 };
 
 Probe::Probe(Team& team) {
@@ -248,9 +271,13 @@ Probe::Probe(Team& team) {
 
 Probe::~Probe() = default;
 
-Rates Probe::sample() {
-  return {state_->memory.rate(), state_->int8.rate(), state_->bf16.rate(), state_->f32.rate(),
-          measure_meeting(state_->team)};
+RatesOfRun Probe::sample() {
+  const TwoRates read = state_->memory.rate(), int8 = state_->int8.rate(), bf16 = state_->bf16.rate(),
+                 f32 = state_->f32.rate(), int8_tiles = state_->int8_tiles.rate(),
+                 bf16_tiles = state_->bf16_tiles.rate();
+  const double meeting = measure_meeting(state_->team);
+  return {{read.clock, int8.clock, bf16.clock, f32.clock, int8_tiles.clock, bf16_tiles.clock, meeting},
+          {read.cpu, int8.cpu, bf16.cpu, f32.cpu, int8_tiles.cpu, bf16_tiles.cpu, meeting}};
 }
 
 }  // namespace kvasir::lab

@@ -48,6 +48,9 @@ struct Machine {
   Figure int8_ops;
   Figure bf16_ops;
   Figure f32_ops;
+  // The same of the tiles of AMX (kernel/tiles.hpp); 0 where the set in use has none.
+  Figure int8_tiles;
+  Figure bf16_tiles;
 
   // Seconds that the team takes to run an empty function on all threads, median. Two threads of a Zen 4 need 0.1 us
   // while memory gives 31 to 37 GB/s, and 0.4 us while it gives 50 to 63. On a virtual machine this changes within
@@ -65,7 +68,15 @@ struct Rates {
   double int8_ops = 0;
   double bf16_ops = 0;
   double f32_ops = 0;
+  double int8_tiles = 0;
+  double bf16_tiles = 0;
   double meeting = 0;  // seconds
+};
+
+// By the clock, and per second of a thread's processor time, times the threads: what the machine would do for us alone,
+// if others do not keep its memory busy too.
+struct RatesOfRun {
+  Rates clock, cpu;
 };
 
 // Measures the machine between runs of a benchmark. Shared memory and processors change their speed within seconds. So
@@ -81,7 +92,7 @@ class Probe {
 
   // Reads the buffer three times and computes three times 15 ms; nothing of what caches held is there afterwards.
   // REQUIRES: nobody else uses the team.
-  Rates sample();
+  RatesOfRun sample();
 
  private:
   class State;

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "simd/emulated_amx_fixture.hpp"
+#include "simd/every_isa.hpp"
+
 namespace kvasir::lab {
 namespace {
 
@@ -41,20 +44,49 @@ TEST(Machine, ProbeAgreesWithMeasurement) {
   Team team(2);
   const Machine m = measure_machine(team, {.quick = true});
   Probe probe(team);
-  std::vector<Rates> samples;
-  for (int i = 0; i < kSamples; ++i) samples.push_back(probe.sample());
+  std::vector<RatesOfRun> samples;
+  for (int i = 0; i < kSamples; ++i) {
+    samples.push_back(probe.sample());
+    // A thread cannot have more processor time than passes; clocks differ a little.
+    EXPECT_GT(samples.back().cpu.read_bytes, 0.9 * samples.back().clock.read_bytes);
+    EXPECT_GT(samples.back().cpu.f32_ops, 0.9 * samples.back().clock.f32_ops);
+    EXPECT_EQ(samples.back().cpu.int8_tiles > 0, samples.back().clock.int8_tiles > 0);
+  }
+  // Others on the machine make rates by the clock low, not high, and those by processor time neither.
   const auto agrees = [&](double Rates::*rate, const Figure& measured) {
-    std::vector<double> rates;
-    for (const Rates& r : samples) rates.push_back(r.*rate);
-    std::sort(rates.begin(), rates.end());
-    EXPECT_GT(rates[kSamples / 2], measured.low / 8);
-    EXPECT_LT(rates[kSamples / 2], measured.high * 8);
+    const auto median = [&](Rates RatesOfRun::*by) {
+      std::vector<double> rates;
+      for (const RatesOfRun& s : samples) rates.push_back(s.*by.*rate);
+      std::sort(rates.begin(), rates.end());
+      return rates[kSamples / 2];
+    };
+    EXPECT_GT(median(&RatesOfRun::cpu), measured.low / 8);
+    EXPECT_LT(median(&RatesOfRun::clock), measured.high * 8);
   };
   agrees(&Rates::read_bytes, m.read_bytes);
   agrees(&Rates::int8_ops, m.int8_ops);
   agrees(&Rates::bf16_ops, m.bf16_ops);
   agrees(&Rates::f32_ops, m.f32_ops);
 }
+
+#if defined(__x86_64__) && defined(__linux__)
+// They are measured where the set in use has them, and nowhere else.
+TEST(Machine, TilesHavePeaksOfTheirOwn) {
+  Team team(1);  // an emulated instruction is one of this thread
+  EXPECT_EQ(measure_machine(team, {.quick = true}).int8_tiles.median > 0, simd::has_tiles(simd::active()));
+  if (!simd::emulated_amx::possible()) GTEST_SKIP() << "needs AVX-512 with VNNI and a build with its kernels";
+  const simd::UsableTiles usable;
+  const simd::KeepIsa keep;
+  simd::force(simd::Isa::kAvx512Amx);
+  const Machine m = measure_machine(team, {.quick = true});
+  expect_ordered(m.int8_tiles);
+  expect_ordered(m.bf16_tiles);
+  Probe probe(team);
+  const RatesOfRun s = probe.sample();
+  EXPECT_GT(s.clock.int8_tiles, 0);
+  EXPECT_GT(s.cpu.bf16_tiles, 0);
+}
+#endif
 
 // What can be said of a processor without knowing it: 8-bit work is not slower than f32 once there are vectors.
 TEST(Machine, WiderSetsAreNotSlower) {

@@ -12,6 +12,11 @@
 #include <string>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "base/error.hpp"
 #include "model/cache_shape.hpp"
 #include "model/reference_fixture.hpp"
@@ -834,6 +839,45 @@ TEST(ForwardExperts, UsedExpertsAreCounted) {
   forward.step({&more, 1});
   EXPECT_EQ(forward.weight_bytes(), model->bytes_per_token());
 }
+
+#if defined(__linux__) && defined(SYS_mbind)
+// The policy of the memory at `p`: 0 none, 1 a node's, 3 by turns.
+int policy_at(const void* p) {
+  int mode = -1;
+  EXPECT_EQ(::syscall(SYS_get_mempolicy, &mode, nullptr, 0, p, 2), 0);
+  return mode;
+}
+
+// Node 0 under two names, as this machine has no second one.
+TEST(Forward, MemoryOfSeveralNodesGivesTheSame) {
+  const std::vector<Node> nodes = describe_host().nodes;
+  if (nodes.empty() || nodes[0].id != 0 || nodes[0].cpus.empty()) GTEST_SKIP() << "no NUMA node 0 is described here";
+  if (const std::string why = binding_refused(nodes[0]); !why.empty()) GTEST_SKIP() << "mbind: " << why;
+  ModelSpec spec = plain_model();
+  spec.vocab = 40000;  // 10 MB of floats, so that there are parts
+  spec.embedding.tokens.rows = spec.head.output.rows = spec.vocab;
+  const auto run = [&](const Placement& placement) {
+    Team team(2);
+    const auto model =
+        Model::load(spec, std::make_unique<RandomFile>(spec, "f32"), team, {.exact = true, .placement = placement});
+    const cpu::Matrix& output = model->spec().head.output.bound;
+    const std::byte* const end = output.panels + output.bytes() - 4096;
+    EXPECT_EQ(policy_at(end), placement.binds() ? 1 : 0);
+    const Linear& small = mixer(const_cast<LayerSpec&>(model->spec().layers[0])).q;
+    EXPECT_EQ(policy_at(small.bound.panels), placement.binds() ? 3 : 0);
+    kv::Cache cache(
+        team, cache_shape(spec),
+        {.k_codec = "int4_channel", .v_codec = "f32", .window = 0, .max_tokens = 1 << 16, .placement = placement});
+    Forward forward(team, *model, cache, 400, 2);
+    const auto ids = tokens(400);
+    kv::Sequence* const s = cache.create();
+    const Input input{s, ids, 2};
+    const auto rows = forward.step({&input, 1});
+    return std::make_pair(std::vector<float>(rows.begin(), rows.end()), cache.bytes().digest(*s));
+  };
+  EXPECT_EQ(run(Placement(std::vector<Node>{nodes[0], nodes[0]})), run({}));
+}
+#endif
 
 }  // namespace
 }  // namespace kvasir::model

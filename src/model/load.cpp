@@ -271,6 +271,7 @@ class Loader {
       if (b.same_as < 0) bytes += b.count() * b.part_bytes();
     m_.arena_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes));
     std::byte* at = m_.arena_.data();
+    options_.placement.interleave({at, m_.arena_.size()});
     std::vector<std::int64_t> part_bytes;
     std::vector<std::byte*> places;
     std::vector<std::byte*> first;  // of every bundle, its first part
@@ -279,6 +280,7 @@ class Loader {
       b.bind(first.back(), b.part_bytes());
       if (b.same_as >= 0) continue;
       for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) {
+        divide_part(b, at);
         part_bytes.push_back(b.part_bytes());
         places.push_back(at);
       }
@@ -357,6 +359,15 @@ class Loader {
     for (std::size_t b = 0; b < bundles.size(); ++b)
       bundles[b].bind(m_.mapped_->bytes().data() + file.layout().at[static_cast<std::size_t>(first[b])],
                       weights::padded(bundles[b].part_bytes()));
+  }
+
+  // The matrices of a part as pack_part puts them; those of experts are left by turns, as they are short.
+  void divide_part(const Bundle& b, const std::byte* at) const {
+    if (!options_.placement.binds() || b.kind == BundleKind::kExperts) return;
+    for (const Linear* l : b.linears) {
+      options_.placement.divide({at, static_cast<std::size_t>(l->bound.bytes())});
+      at += whole_lines(l->bound.bytes());
+    }
   }
 
   // Part i of a bundle (Bundle::count) to `out`.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/numa.hpp"
 #include "base/team.hpp"
 #include "model/layer_weights.hpp"
 #include "model/residency.hpp"
@@ -22,6 +23,7 @@ struct LoadOptions {
   bool bf16_products = true;
   const class Model* lender = nullptr;  // whose matrices Linear::lent is of; it outlives the model
   ResidencyOptions residency;           // where packed weights are kept; `memory` is of all that load allocates
+  Placement placement;                  // of packed weights that are all in memory
   // What stands between streamed weights and their reads: faults, in tests.
   std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;
   // Called from the loading thread with bytes done and bytes in all.

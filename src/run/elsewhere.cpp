@@ -71,7 +71,7 @@ constexpr Foreign kForeign[] = {
     {"cpu-infer threads-num n-threads cpu-threads threads-batch -tb n-threads-batch thread-num "
      "kt-cpuinfer",
      "--threads"},
-    {"numa cpu-mask -C cpu-range -Cr cpu-strict prio poll cpu-mask-batch -Cb cpu-range-batch -Crb cpu-strict-batch "
+    {"cpu-mask -C cpu-range -Cr cpu-strict prio poll cpu-mask-batch -Cb cpu-range-batch -Crb cpu-strict-batch "
      "prio-batch poll-batch",
      kSystem},
     // Long contexts.

@@ -26,6 +26,13 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
   using O = EngineOptions;
   std::vector<OptionTable<EngineOptions>::Row> rows{
       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
+      {"numa",
+       &O::numa,
+       {.help = "on machines with several NUMA nodes (see `kvasir info`): auto puts every thread on a node and the "
+                "parts of weights that it reads there, and compressed pages on all nodes by turns; off leaves that to "
+                "the system",
+        .choices = {"auto", "off"},
+        .placeholder = "KIND"}},
       {"ctx",
        &O::ctx,
        {.help = "length of the context, such as 4096 or 128K; 0 is the model's own, at most 8192",
@@ -462,6 +469,8 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   needs_.wrap_reads = {};
   if (!needs.team) own_team_ = std::make_unique<Team>(default_threads(options));
   team_ = needs.team ? needs.team : own_team_.get();
+  if (options.numa == "auto") placement_ = Placement(describe_host().nodes);
+  if (own_team_) placement_.bind(*own_team_);
   auto file = open_model(options);
   // Everything that can be wrong is found before the long part, packing the weights.
   model::ModelSpec spec = model::read_spec(*file, longest(options));
@@ -498,6 +507,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   model_ = model::Model::load(std::move(spec), std::move(file), *team_,
                               {.exact = options.computes_exactly(),
                                .residency = where,
+                               .placement = placement_,
                                .wrap_reads = needs.wrap_reads,
                                .progress = needs.progress});
   open_products();
@@ -528,6 +538,7 @@ void Engine::make_cache() {
   codecs_ = kv::layer_runs(cache_options_, model_->spec().layer_count());
   kv::CacheOptions options = cache_options_;
   options.device = needs_.device;  // not in cache_options_: others make caches by these
+  options.placement = placement_;
   cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), options);
   forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, step_rows(), needs_.logits + needs_.drafted,
                                               products_.get());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numa.hpp"
 #include "base/options.hpp"
 #include "base/team.hpp"
 #include "kv/auto_policy.hpp"
@@ -25,6 +26,7 @@ namespace kvasir::run {
 struct EngineOptions {
   std::string model;
   std::int32_t threads = 0;       // 0: one per usable core
+  std::string numa = "auto";      // "off": memory and threads are left to the system
   std::int32_t ctx = 0;           // tokens of all sequences together; 0: the model's context, at most kDefaultContext
   std::int32_t chunk = 512;       // tokens of a prompt that go through the layers together
   std::vector<std::string> lora;  // adapters: model/adapters.hpp
@@ -177,6 +179,7 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<Team> own_team_;
   Team* team_;
+  Placement placement_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   mutable std::once_flag ordered_;
   mutable std::shared_ptr<const TokenOrder> token_order_;

@@ -100,9 +100,14 @@ void print_head(const run::Engine& e, const lab::Machine& m, double load_seconds
              std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
              human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), kv::codecs_text(e.codecs()),
              m.threads, simd::label(m.isa), human_seconds(load_seconds));
-  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s{}\n",
+  const std::string tiles =
+      m.int8_tiles.median > 0
+          ? fmt::format(", tiles int8 {:.0f}, bf16 {:.0f}", m.int8_tiles.median * 1e-9, m.bf16_tiles.median * 1e-9)
+          : "";
+  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f}{} GOP/s{}\n",
              human_bandwidth(m.read_bytes.median), m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9,
-             m.f32_ops.median * 1e-9, m.threads > 1 ? fmt::format(", threads meet in {:.2f} us", m.meeting * 1e6) : "");
+             m.f32_ops.median * 1e-9, tiles,
+             m.threads > 1 ? fmt::format(", threads meet in {:.2f} us", m.meeting * 1e6) : "");
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
   if (share < lab::kUndisturbed)
@@ -131,9 +136,12 @@ void print_row(const lab::BenchRow& r) {
                                                  "{:.1f} ms waiting",
                                                  r.disk_bytes * 1e-6, 100 * r.disk_hits, 1e3 * r.disk_stall)
                                    : std::string()));
+  const auto by_cpu = [](const lab::Rate& rate, int digits, double share) {
+    return rate.cpu_tps > 0 ? fmt::format("{:.{}f} tok ({:.0f} % of the floor)", rate.cpu_tps, digits, 100 * share)
+                            : "-";
+  };
   fmt::print("        per second of processor time, all threads together: prefill {}, decode {}\n",
-             r.prefill.cpu_tps > 0 ? fmt::format("{:.1f} tok", r.prefill.cpu_tps) : "-",
-             r.decode.cpu_tps > 0 ? fmt::format("{:.2f} tok", r.decode.cpu_tps) : "-");
+             by_cpu(r.prefill, 1, r.peak_fraction_cpu), by_cpu(r.decode, 2, r.decode_floor_fraction_cpu));
   if (r.streamed.any())
     fmt::print("        weights: {}; {:.2f} GB/s of the time, peak memory {}\n", run::weights_line(r.streamed),
                static_cast<double>(r.streamed.bytes_read) * 1e-9 / r.streamed_seconds,
@@ -163,6 +171,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
       {"bandwidth_fraction",
        r.bandwidth_fraction <= 1 ? nlohmann::ordered_json(r.bandwidth_fraction) : nlohmann::ordered_json()},
       {"decode_floor_fraction", r.decode_floor_fraction},
+      {"decode_floor_fraction_cpu", r.decode_floor_fraction_cpu},
       {"select", run::selection_of(e.options())},
       {"read_fraction", r.read_fraction},
       {"choosing_fraction", r.choosing_fraction},
@@ -171,6 +180,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
       {"disk_hits", r.disk_hits},
       {"ops_per_token", r.ops_per_token},
       {"peak_fraction", r.peak_fraction},
+      {"peak_fraction_cpu", r.peak_fraction_cpu},
       {"kv_bytes_per_token", r.kv_bytes_per_token},
       {"ttft_ms", r.ttft * 1e3},
       {"resident_bytes", r.resident_bytes},
@@ -178,6 +188,8 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
       {"machine_int8_gops", r.machine.int8_ops * 1e-9},
       {"machine_bf16_gops", r.machine.bf16_ops * 1e-9},
       {"machine_f32_gops", r.machine.f32_ops * 1e-9},
+      {"machine_int8_tile_gops", r.machine.int8_tiles * 1e-9},
+      {"machine_bf16_tile_gops", r.machine.bf16_tiles * 1e-9},
       {"machine_meeting_us", r.machine.meeting * 1e6},
       {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
       {"cpu", m.host.cpu},

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/numa.hpp"
 #include "base/team.hpp"
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
@@ -49,6 +50,28 @@ nlohmann::ordered_json to_json(const lab::Figure& f) {
   return {{"median", f.median * 1e-9}, {"low", f.low * 1e-9}, {"high", f.high * 1e-9}, {"cpu_share", f.cpu_share}};
 }
 
+// "0-3, 8"
+std::string ranges(const std::vector<int>& cpus) {
+  std::string text;
+  for (std::size_t i = 0, end = 0; i < cpus.size(); i = end) {
+    for (end = i + 1; end < cpus.size() && cpus[end] == cpus[end - 1] + 1;) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", cpus[i]);
+    if (end > i + 1) text += fmt::format("-{}", cpus[end - 1]);
+  }
+  return text;
+}
+
+void print_nodes(const Host& h) {
+  const bool binds = Placement(h.nodes).binds();
+  for (std::size_t i = 0; i < h.nodes.size(); ++i) {
+    const Node& n = h.nodes[i];
+    const std::string refused = binds ? binding_refused(n) : "";
+    fmt::print("{:<14} {}: {}, {}{}\n", i == 0 ? "NUMA nodes" : "", n.id, binary_size(n.memory),
+               n.cpus.empty() ? "no usable processor" : "processors " + ranges(n.cpus),
+               refused.empty() ? "" : ", memory cannot be bound: " + refused);
+  }
+}
+
 void print_text(const lab::Machine& m, const device::Survey& devices) {
   const Host& h = m.host;
   fmt::print("kvasir         {}, built with {}\n", version(), compiler());
@@ -59,6 +82,7 @@ void print_text(const lab::Machine& m, const device::Survey& devices) {
   for (const Cache& c : h.caches)
     fmt::print("L{} {:<11} {} x {}\n", c.level, c.type, c.instances, binary_size(c.bytes));
   fmt::print("memory         {}, {} available\n", binary_size(h.memory_total), binary_size(h.memory_available));
+  print_nodes(h);
   for (simd::Isa isa : simd::kIsas)
     fmt::print("{:<14} {:<12} needs {}{}{}\n", isa == simd::kIsas[0] ? "instructions" : "", simd::name(isa),
                simd::requirements(isa),
@@ -83,6 +107,8 @@ void print_text(const lab::Machine& m, const device::Survey& devices) {
   print_figure("int8 dot peak", m.int8_ops, "GOP/s", isa);
   print_figure("bf16 dot peak", m.bf16_ops, "GOP/s", isa);
   print_figure("f32 FMA peak", m.f32_ops, "GOP/s", isa);
+  if (m.int8_tiles.median > 0) print_figure("int8 tile peak", m.int8_tiles, "GOP/s", "AMX");
+  if (m.bf16_tiles.median > 0) print_figure("bf16 tile peak", m.bf16_tiles, "GOP/s", "AMX");
   if (m.threads > 1) fmt::print("{:<14} {:>8.2f} us\n", "threads meet", m.meeting * 1e6);
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
@@ -103,6 +129,8 @@ void print_json(const lab::Machine& m, const device::Survey& survey) {
   nlohmann::ordered_json caches = nlohmann::ordered_json::array();
   for (const Cache& c : h.caches)
     caches.push_back({{"level", c.level}, {"type", c.type}, {"bytes", c.bytes}, {"instances", c.instances}});
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  for (const Node& n : h.nodes) nodes.push_back({{"node", n.id}, {"cpus", n.cpus}, {"bytes", n.memory}});
   nlohmann::ordered_json devices = nlohmann::ordered_json::array();
   for (const device::Found& f : survey.devices)
     devices.push_back({{"name", f.name}, {"kind", f.kind}, {"driver", f.driver}, {"refused", f.refused}});
@@ -116,6 +144,7 @@ void print_json(const lab::Machine& m, const device::Survey& survey) {
                   {"caches", caches},
                   {"memory_total", h.memory_total},
                   {"memory_available", h.memory_available},
+                  {"numa_nodes", nodes},
                   {"instruction_sets", sets},
                   {"devices", devices},
                   {"threads", m.threads},
@@ -125,6 +154,8 @@ void print_json(const lab::Machine& m, const device::Survey& survey) {
                   {"int8_gops", to_json(m.int8_ops)},
                   {"bf16_gops", to_json(m.bf16_ops)},
                   {"f32_gops", to_json(m.f32_ops)},
+                  {"int8_tile_gops", to_json(m.int8_tiles)},
+                  {"bf16_tile_gops", to_json(m.bf16_tiles)},
                   {"meeting_us", m.meeting * 1e6}});
 }
 
