@@ -33,7 +33,7 @@ for what in 'Invalid write' 'Read-write data race\|Write-write data race'; do
   grep -q "$what" "$log" 2>/dev/null || { echo "FAILED: Oclgrind did not see: $what"; failed=1; }
 done
 for tests in 'KiviDevice.RefusesWhatTheProcessorRefuses' 'KiviSealer.ALittleOfEachSide' 'Fold.ALittleOfEachLayout' \
-  'Fold.GroupsStatesOfSeveralAsksInOneRun' 'DeviceProducts.ALittleOfEachType'; do
+  'Fold.GroupsStatesOfSeveralAsksInOneRun' 'Fold.ALittleInWaves' 'DeviceProducts.ALittleOfEachType'; do
   run "$tests"
   [ ! -s "$log" ] || { echo "FAILED: $tests:"; head -n 40 "$log"; failed=1; }
 done

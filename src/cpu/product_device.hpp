@@ -18,9 +18,10 @@ struct ProductDeviceStats {
   std::int64_t most_weights = 0;  // bytes of weights that it has room for
   std::int64_t held_weights = 0;  // bytes that stay there
   std::uint64_t uploaded_bytes = 0;
-  std::uint64_t products = 0;  // of a matrix with rows
-  std::uint64_t refused = 0;   // products of enough rows that were left to the host
-  double seconds = 0;          // that the host waited
+  std::uint64_t ahead_bytes = 0;  // of these, weights that were copied before they were asked for
+  std::uint64_t products = 0;     // of a matrix with rows
+  std::uint64_t refused = 0;      // products of enough rows that were left to the host
+  double seconds = 0;             // that the host waited
 };
 
 class ProductDevice {
@@ -33,11 +34,11 @@ class ProductDevice {
   virtual bool takes(const Matrix& m) const noexcept = 0;
 
   // outs[i], (x[i]->n, rows of matrices[i]) = matrices[i] times x[i]; inputs that are alike are one pointer. What a
-  // matrix's panels hold is a function of its address alone, although they may lie elsewhere the next time. false: the
-  // device is lost for good, takes nothing any more, and what `outs` hold is the host's to write. By one thread at a
-  // time. REQUIRES: takes() every matrix.
+  // matrix's panels hold is a function of its address alone, although they may lie elsewhere the next time. again: the
+  // next call has the same matrices and other rows. false: the device is lost for good, takes nothing any more, and
+  // what `outs` hold is the host's to write. By one thread at a time. REQUIRES: takes() every matrix.
   virtual bool multiply(std::span<const Matrix* const> matrices, std::span<const kernel::Activations* const> x,
-                        std::span<float* const> outs) noexcept = 0;
+                        std::span<float* const> outs, bool again) noexcept = 0;
 
   virtual ProductDeviceStats stats() const = 0;
 };

@@ -163,7 +163,7 @@ void Products::multiply_plain(const Rows& rows, std::span<const Matrix* const> m
       (takes ? there[taken] : mine[left]) = matrices[i];
       (takes ? there_out[taken++] : mine_out[left++]) = outs[i];
     }
-    if (taken > 0 && device_->multiply({there.data(), taken}, {x.data(), taken}, {there_out.data(), taken})) {
+    if (taken > 0 && device_->multiply({there.data(), taken}, {x.data(), taken}, {there_out.data(), taken}, false)) {
       if (left == 0) return;
       matrices = {mine.data(), left};
       outs = {mine_out.data(), left};
@@ -279,7 +279,8 @@ bool Products::make_hidden_there(Rows& rows, const Hidden& h) const {
     const bool alike = h.gate && &rows.input_of(*h.gate) == &rows.input_of(h.up);
     const kernel::Activations gate = h.gate && !alike ? columns_of(rows.input_of(*h.gate), first, end) : up;
     const std::array<const kernel::Activations*, 2> x = {&up, alike ? &up : &gate};
-    if (!device_->multiply({matrices.data(), count}, {x.data(), count}, {outs.data(), count})) return false;
+    const bool again = end < rows.count;
+    if (!device_->multiply({matrices.data(), count}, {x.data(), count}, {outs.data(), count}, again)) return false;
     team_.parallel_for(end - first, kRowGrain, [&](std::int64_t begin, std::int64_t stop, int) {
       for (std::int64_t c = begin; c < stop; ++c) {
         if (h.gate && h.gate_bias) ops.add(g + c * width, h.gate_bias, width);

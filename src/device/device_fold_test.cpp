@@ -140,6 +140,26 @@ TEST(Fold, GroupsStatesOfSeveralAsksInOneRun) {
   EXPECT_GT(a[12], 1.0f);
 }
 
+// Rows whose groups' states do not fit at once come in waves, of a block or of several.
+TEST(Fold, TotalsInWaves) {
+  NEEDS_DEVICE();
+  for (const std::size_t bytes : {1, 9 * 8 * 52 * 4, 1 << 20}) {
+    Programs programs("");
+    Folder folder(*opened(), programs, shape_of("f16", "rq4", 48), kOptions, bytes);
+    for (const int pages : {3, 20})
+      EXPECT_EQ("", check(*opened(), folder, {.pages = pages, .rows = 37, .first = 4, .last = 99, .start = true}))
+          << bytes;
+  }
+}
+
+// Small enough for tests/oclgrind_test.sh: a wave a block.
+TEST(Fold, ALittleInWaves) {
+  NEEDS_DEVICE();
+  Programs programs("");
+  Folder folder(*opened(), programs, shape_of("f16", "f16", 48), kOptions, 1);
+  EXPECT_EQ("", check(*opened(), folder, {.pages = 2, .rows = 19, .first = 4, .last = 99, .start = true}));
+}
+
 TEST(Check, RefusesADeviceWhoseOptionsChangeBits) {
   NEEDS_DEVICE();
   Programs programs("");

@@ -135,7 +135,7 @@ bool multiply_all(WeightProducts& there, std::span<const Packed> all, bool* righ
     matrices.push_back(&p.matrix), x.push_back(&p.input);
     outs.push_back(results.emplace_back(p.made.expected.size()).data());
   }
-  if (!there.multiply(matrices, x, outs)) return false;
+  if (!there.multiply(matrices, x, outs, false)) return false;
   *right = true;
   for (std::size_t i = 0, at = 0; i < all.size(); ++i) {
     if (!there.takes(all[i].matrix)) continue;
@@ -180,6 +180,7 @@ TEST(DeviceWeights, StayOrComeAnewWithTheSameBits) {
     EXPECT_EQ(memory == bytes ? bytes : s.held_weights, s.held_weights);
     EXPECT_LE(s.held_weights, memory);
     EXPECT_EQ(memory == 2 * most ? 0 : 1, s.held_weights > 0);
+    EXPECT_EQ(memory == bytes, s.ahead_bytes == 0);
   }
   WeightProducts none(choose(survey(), "opencl"));
   try {
@@ -188,6 +189,55 @@ TEST(DeviceWeights, StayOrComeAnewWithTheSameBits) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("--device-weights: weights have 1000 bytes there"), std::string::npos)
         << e.what();
+  }
+}
+
+// Those that come next are copied while others are multiplied, in the order that was last seen: of a layer's parts, and
+// where the same two are asked for with other rows. What is streamed is read when it is multiplied.
+TEST(DeviceWeights, AreCopiedAhead) {
+  std::string why;
+  if (!opened(&why)) GTEST_SKIP() << "SKIPPED: " << why;
+  std::vector<Packed> all = some_matrices();
+  std::vector<const cpu::Matrix*> matrices;
+  std::uint64_t bytes = 0, most = 0;
+  for (const Packed& p : all) {
+    matrices.push_back(&p.matrix);
+    bytes += static_cast<std::uint64_t>(p.matrix.bytes());
+    most = std::max(most, static_cast<std::uint64_t>(p.matrix.bytes()));
+  }
+  Team team(2);
+  for (const bool streamed : {false, true}) {
+    WeightProducts there(choose(survey(), "opencl"));
+    there.open(matrices, {.memory = static_cast<std::int64_t>(2 * most), .from_rows = 32, .streamed = streamed}, team);
+    const auto multiply = [&](std::initializer_list<std::size_t> which, bool again) {
+      std::vector<const cpu::Matrix*> some;
+      std::vector<const kernel::Activations*> x;
+      std::vector<std::vector<float>> results;
+      std::vector<float*> outs;
+      for (const std::size_t i : which) {
+        some.push_back(&all[i].matrix), x.push_back(&all[i].input);
+        outs.push_back(results.emplace_back(all[i].made.expected.size()).data());
+      }
+      ASSERT_TRUE(there.multiply(some, x, outs, again)) << there.stats().lost;
+      for (std::size_t i = 0; i < results.size(); ++i)
+        EXPECT_EQ("", compare(*form_of(*some[i]->format), all[which.begin()[i]].trial,
+                              all[which.begin()[i]].made.expected, results[i]));
+    };
+    std::uint64_t uploaded = 0, ahead = 0;
+    const auto pass = [&] {  // against the order of their addresses
+      const cpu::ProductDeviceStats before = there.stats();
+      multiply({3}, false);
+      for (const bool again : {true, true, false}) multiply({2, 0}, again);
+      multiply({1}, false);
+      uploaded = there.stats().uploaded_bytes - before.uploaded_bytes;
+      ahead = there.stats().ahead_bytes - before.ahead_bytes;
+    };
+    pass(), pass(), pass();
+    std::uint64_t rows = 0;
+    for (const std::size_t i : {3, 2, 0, 2, 0, 2, 0, 1}) rows += all[i].made.x.size();
+    EXPECT_EQ(bytes + rows, uploaded) << "each once";
+    // The second of two is asked for before it could be guessed, and copied while the first is multiplied.
+    EXPECT_EQ(streamed ? 0 : bytes - static_cast<std::uint64_t>(all[0].matrix.bytes()), ahead);
   }
 }
 

@@ -2,7 +2,7 @@
 // to be built: functions are looked up when they are asked for, and where there is no library there are no devices.
 //
 //   survey()            what is there, what was tried, why something cannot be used
-//   Context             one opened device: memory, programs, one queue in order
+//   Context             one opened device: memory, programs, a queue in order, and one of copies beside it
 //
 // Everything that fails throws Error(kUnsupported) or Error(kMemory) that names the call, the code and the device.
 #pragma once
@@ -136,6 +136,25 @@ class Program {
   std::string log_;
 };
 
+// The end of something that was queued.
+class Event {
+ public:
+  Event() = default;
+  Event(Event&& other) noexcept { swap(other); }
+  Event& operator=(Event&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Event();
+  explicit operator bool() const { return id_ != nullptr; }
+
+ private:
+  friend class Context;
+  void swap(Event& other) noexcept { std::swap(context_, other.context_), std::swap(id_, other.id_); }
+  std::shared_ptr<const struct Opened> context_;
+  void* id_ = nullptr;
+};
+
 // An argument of a kernel: a buffer or a number of 32 or 64 bits.
 struct Argument {
   const Buffer* buffer = nullptr;
@@ -166,10 +185,16 @@ class Context {
   void write(const Buffer& to, std::size_t at, const void* from, std::size_t bytes, bool later = false) const;
   void read(const Buffer& from, std::size_t at, void* to, std::size_t bytes) const;
 
-  // Queues `groups` work groups of `local` items behind what was queued before. Seconds by the device's clock are kept
-  // when `timed`.
+  // A copy in a queue of its own, beside launches and other copies: it begins when `after` has ended, where there is
+  // such an event, and `done` is its end. REQUIRES: `from` stays as it is until then
+  void write_beside(const Buffer& to, const void* from, std::size_t bytes, const Event& after, Event* done) const;
+
+  // Queues `groups` work groups of `local` items behind what was queued before and, where there is such an event, what
+  // `after` is the end of. Seconds by the device's clock are kept when `timed`, and without `done`, which is its end.
   void launch(const Kernel& kernel, std::size_t groups, std::size_t local, std::span<const Argument> arguments,
-              bool timed = false) const;
+              bool timed = false, const Event& after = {}, Event* done = nullptr) const;
+  // As write waits, with its deadline.
+  void wait(const Event& event) const;
   // Makes the device begin with what was queued.
   void flush() const;
   // Waits for everything; seconds of the launches that were timed since the last call.
@@ -177,6 +202,7 @@ class Context {
 
  private:
   void wait(void* event, const char* call) const;
+  Event keep(void* event) const;
 
   std::shared_ptr<const struct Opened> opened_;
 };

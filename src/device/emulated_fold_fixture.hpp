@@ -12,9 +12,9 @@ static Instance instance() {
   return {D, KB, VB, PITCH, QBLOCK, k_words, v_words, &offset_of_values, [](const Call& c) {
             launch(c.groups, 256, [&] {
               fold(c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.pages, c.jobs, c.queries,
-                   c.turns, c.states, 0, 0);
+                   c.turns, c.states, 0, 0, 0);
             });
-            launch(8, 128, [&] { total(c.states, c.starts, c.totals, c.sums, 0); });
+            launch(8, 128, [&] { total(c.states, c.starts, c.totals, c.sums, 0, 0); });
           }};
 }
 }  // namespace EMULATED

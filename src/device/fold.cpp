@@ -84,8 +84,12 @@ void pack_rows(const Constants& constants, int d, const float* q, int rows, std:
     }
 }
 
-Folder::Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options)
-    : context_(context), shape_(shape), constants_(constants(shape, context.device().limits.in_line_ptx)) {
+Folder::Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options,
+               std::size_t state_bytes)
+    : context_(context),
+      shape_(shape),
+      state_bytes_(state_bytes),
+      constants_(constants(shape, context.device().limits.in_line_ptx)) {
   const std::string text = constants_.text + (context.device().limits.integer_dots ? "#define IDOT\n" : "") +
                            texts::kCommon + (constants_.matrix_units ? texts::kFoldMma : texts::kFold) + texts::kTotal;
   const Program program = programs.get(context, text, options);
@@ -126,14 +130,25 @@ void Folder::add(const Ask& ask) {
     const std::size_t at = staged_.size();
     staged_.resize(at + block_bytes());
     pack_rows(constants_, shape_.d, ask.q + static_cast<std::ptrdiff_t>(row) * shape_.d, rows, staged_.data() + at);
+    if (totals && waves_.back().sums > 0 &&
+        (waves_.back().states + groups) * state_floats() * sizeof(float) > state_bytes_) {
+      const Wave& last = waves_.back();
+      waves_.push_back({last.first_job + last.jobs, 0, last.first_sum + last.sums, 0, 0, {}});
+    }
+    Wave& wave = waves_.back();
+    const std::uint32_t first_state = (totals ? kept_states_ : 0) + wave.states;
     for (std::uint32_t g = 0; g < groups; ++g)
       jobs_.words.insert(jobs_.words.end(), {first_page + g * kv::kGroupPages,
                                              std::min<std::uint32_t>(kv::kGroupPages, count - g * kv::kGroupPages),
-                                             blocks_, states_count_ + g, ask.k_at, ask.v_at,
+                                             blocks_, first_state + g, ask.k_at, ask.v_at,
                                              static_cast<std::uint32_t>(ask.head), static_cast<std::uint32_t>(rows)});
-    if (totals)
-      sums_.words.insert(sums_.words.end(), {states_count_, groups, ask.start ? starts_count_ : kNoStart,
-                                             totals_count_++, static_cast<std::uint32_t>(rows), 0, 0, 0});
+    wave.jobs += groups;
+    wave.states += groups;
+    if (totals) {
+      sums_.words.insert(sums_.words.end(), {first_state, groups, ask.start ? starts_count_ : kNoStart, totals_count_++,
+                                             static_cast<std::uint32_t>(rows), 0, 0, 0});
+      ++wave.sums;
+    }
     if (totals && ask.start) {
       const auto pitch_in = kernel::out_pitch(shape_.dv);
       starts_.resize(starts_.size() + static_cast<std::size_t>(kBlockRows * pitch()));
@@ -147,7 +162,6 @@ void Folder::add(const Ask& ask) {
       }
     }
     ++blocks_;
-    states_count_ += groups;
   }
 }
 
@@ -156,38 +170,47 @@ void Folder::start(std::span<const Ask> asks, const std::array<const Buffer*, kA
   asks_ = asks;
   timed_ = timed;
   pages_.words.clear(), jobs_.words.clear(), sums_.words.clear(), staged_.clear(), starts_.clear();
-  blocks_ = states_count_ = starts_count_ = totals_count_ = 0;
+  blocks_ = kept_states_ = starts_count_ = totals_count_ = 0;
+  waves_.clear();
+  waves_.push_back({0, 0, 0, 0, 0, {}});
   for (const Ask& a : asks) KVASIR_CHECK(!a.pages.empty() && a.rows > 0);
   for (const Ask& a : asks)
     if (a.groups) add(a);
-  kept_states_ = states_count_;
+  std::swap(kept_states_, waves_.back().states);  // what the wave has besides are its totals' states
   for (const Ask& a : asks)
     if (!a.groups) add(a);
-  if (states_count_ == 0) return;
+  if (jobs_.words.empty()) return;
   upload(pages_);
   upload(jobs_);
+  if (totals_count_ > 0) upload(sums_);
   const std::size_t starts_at = staged_.size();
   staged_.resize(starts_at + starts_.size() * sizeof(float));
   if (!starts_.empty()) std::memcpy(staged_.data() + starts_at, starts_.data(), starts_.size() * sizeof(float));
   room(queries_, staged_.size());
   context_.write(queries_, 0, staged_.data(), staged_.size(), true);
-  room(states_, states_count_ * state_floats() * sizeof(float));
+  std::uint32_t most = 0;
+  for (const Wave& w : waves_) most = std::max(most, w.states);
+  room(states_, (kept_states_ + most) * state_floats() * sizeof(float));
+  if (totals_count_ > 0) room(totals_, totals_count_ * state_floats() * sizeof(float));
   std::vector<Argument> fold;
   for (const Buffer* a : arenas) fold.emplace_back(*(a ? a : arenas[0]));
   fold.insert(fold.end(), {Argument(pages_.buffer), Argument(jobs_.buffer), Argument(queries_), Argument(turns_),
-                           Argument(states_), Argument(layer_at), Argument(turn_at)});
-  context_.launch(fold_, states_count_, constants_.matrix_units ? 256 : 128, fold, timed);
-  if (totals_count_ > 0) {
-    upload(sums_);
-    room(totals_, totals_count_ * state_floats() * sizeof(float));
-    const Argument sum[] = {states_, queries_, totals_, sums_.buffer,
-                            static_cast<std::uint32_t>(starts_at / sizeof(float))};
-    context_.launch(total_, totals_count_ * std::size_t{kBlockRows}, 128, sum, timed);
+                           Argument(states_), Argument(layer_at), Argument(turn_at), Argument(std::uint32_t{0})});
+  for (Wave& w : waves_) {
+    fold.back() = Argument(w.first_job);
+    context_.launch(fold_, w.jobs, constants_.matrix_units ? 256 : 128, fold, timed);
+    if (w.sums > 0) {
+      const Argument sum[] = {
+          states_, queries_, totals_, sums_.buffer, static_cast<std::uint32_t>(starts_at / sizeof(float)), w.first_sum};
+      const bool more = &w != &waves_.back();
+      context_.launch(total_, w.sums * std::size_t{kBlockRows}, 128, sum, timed, {}, more ? &w.done : nullptr);
+    }
+    context_.flush();
   }
-  context_.flush();
 }
 
 void Folder::finish() {
+  for (const Wave& w : waves_) context_.wait(w.done);  // each has the deadline for itself
   for (const bool totals : {false, true}) {
     const std::size_t floats = (totals ? totals_count_ : kept_states_) * state_floats();
     if (floats == 0) continue;

@@ -16,6 +16,8 @@ namespace kvasir::device {
 
 inline constexpr int kArenas = 8;     // buffers that pages lie in, at most
 inline constexpr int kBlockRows = 8;  // query rows of a work group
+// Of groups' states at once: 8,192 rows over 131,072 tokens, which a stage of a prompt may ask for, would have 550 MB.
+inline constexpr std::size_t kStateBytes = std::size_t{128} << 20;
 
 // A page as kernels see it: where its slot begins, and its tokens [begin, end).
 struct PlacedPage {
@@ -50,7 +52,9 @@ void pack_rows(const Constants& constants, int d, const float* q, int rows, std:
 class Folder {
  public:
   // Throws Error(kUnsupported) when the device has no room for a kernel or a program cannot be built.
-  Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options = kOptions);
+  // Totals are made in waves of at most state_bytes of groups' states, at least a block of rows each.
+  Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options = kOptions,
+         std::size_t state_bytes = kStateBytes);
 
   // Rotations of values, (n, turn_floats()): signs, then the Hartley matrix of sizes that are no power of two.
   int turn_floats() const { return constants_.turn_floats; }
@@ -82,6 +86,13 @@ class Folder {
     std::vector<std::uint32_t> there;
     Buffer buffer;
   };
+  // Jobs and sums that are launched together.
+  struct Wave {
+    std::uint32_t first_job, jobs;
+    std::uint32_t first_sum, sums;
+    std::uint32_t states;
+    Event done;
+  };
   void upload(Table& table);
   void room(Buffer& buffer, std::size_t bytes);
   void add(const Ask& ask);
@@ -90,6 +101,7 @@ class Folder {
 
   const Context& context_;
   Shape shape_;
+  std::size_t state_bytes_;
   Constants constants_;
   Kernel fold_;
   Kernel total_;
@@ -107,7 +119,7 @@ class Folder {
   bool timed_ = false;
   std::uint32_t blocks_ = 0;
   std::uint32_t kept_states_ = 0;  // of asks that want those of groups: the first ones
-  std::uint32_t states_count_ = 0;
+  std::vector<Wave> waves_;
   std::uint32_t starts_count_ = 0;
   std::uint32_t totals_count_ = 0;
   std::vector<double> seconds_;

@@ -25,7 +25,7 @@ void Multiplier::prepare(const WeightForm& form) {
   kernels_.emplace_back(&form, programs_.get(context_, text, options_).kernel("product"));
 }
 
-void Multiplier::launch(const Task& t) {
+void Multiplier::launch(const Task& t, const Event& after, Event* done) {
   const Kernel* kernel = nullptr;
   for (const auto& k : kernels_)
     if (k.first == t.form) kernel = &k.second;
@@ -40,7 +40,7 @@ void Multiplier::launch(const Task& t) {
                                 static_cast<std::uint32_t>(t.rows),
                                 static_cast<std::uint32_t>(t.panel_bytes),
                                 static_cast<std::uint32_t>(t.columns)};
-  context_.launch(*kernel, static_cast<std::size_t>(groups), 128, arguments);
+  context_.launch(*kernel, static_cast<std::size_t>(groups), 128, arguments, false, after, done);
 }
 
 ProductCase make_case(const WeightForm& form, const ProductTrial& trial) {

@@ -29,8 +29,8 @@ class Multiplier {
     const Buffer* out;
     std::int64_t out_at;  // (columns, rows) from this float on
   };
-  // Queues it.
-  void launch(const Task& task);
+  // Queues it, behind `after` where there is such an event; `done`, where given, is its end.
+  void launch(const Task& task, const Event& after = {}, Event* done = nullptr);
 
   bool matrix_units() const { return matrix_units_; }
 

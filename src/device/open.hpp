@@ -32,9 +32,11 @@ struct PageOptions {
 std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, const PageOptions& options);
 // The same for the products of these matrices with rows of prompts, which live as long as it does. memory: bytes for
 // weights; 0: a quarter of the device's, and it is used from the number of rows on from which that was measured to be
-// quicker, or never. Throws besides Error(kMemory) where no matrix fits into `memory`.
+// quicker, or never. streamed: panels are where the host has put them for a product alone. Throws besides
+// Error(kMemory) where no matrix fits into `memory`.
 std::unique_ptr<cpu::ProductDevice> open_products(const std::string& name, std::int64_t memory,
-                                                  std::span<const cpu::Matrix* const> matrices, Team& team);
+                                                  std::span<const cpu::Matrix* const> matrices, bool streamed,
+                                                  Team& team);
 // The same for KIVI's arrays.
 std::unique_ptr<kv::KiviMaker> open_kivi(const std::string& name);
 

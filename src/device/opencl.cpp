@@ -38,6 +38,7 @@ struct Opened {
   Found found;
   void* context = nullptr;
   void* queue = nullptr;
+  void* copies = nullptr;             // a queue
   mutable std::vector<void*> events;  // of timed launches
   // Where the driver writes what is read: never the caller's memory, which may be gone when a late answer comes.
   mutable std::vector<std::byte> landing;
@@ -46,6 +47,7 @@ struct Opened {
   const Api& api() const { return *found.api; }
   ~Opened() {
     for (void* e : events) api().ReleaseEvent(e);
+    if (copies) api().ReleaseCommandQueue(copies);
     if (queue) api().ReleaseCommandQueue(queue);
     if (context) api().ReleaseContext(context);
   }
@@ -64,6 +66,9 @@ Kernel::~Kernel() {
 }
 Program::~Program() {
   if (id_ && !context_->hangs) context_->api().ReleaseProgram(id_);
+}
+Event::~Event() {
+  if (id_ && !context_->hangs) context_->api().ReleaseEvent(id_);
 }
 
 Kernel Program::kernel(const char* name) const {
@@ -91,6 +96,8 @@ Context::Context(const Found& found) {
   o->context = o->api().CreateContext(nullptr, 1, &found.id, nullptr, nullptr, &code);
   o->check(code, "clCreateContext");
   o->queue = o->api().CreateCommandQueue(o->context, found.id, kQueueProfiling, &code);
+  o->check(code, "clCreateCommandQueue");
+  o->copies = o->api().CreateCommandQueue(o->context, found.id, 0, &code);
   o->check(code, "clCreateCommandQueue");
   opened_ = std::move(o);
 }
@@ -147,13 +154,15 @@ Buffer Context::make(std::size_t bytes) const {
 // OpenCL cannot wait with a deadline: the event is asked. Short ones are spun for, because an answer takes some 10 us.
 void Context::wait(void* event, const char* call) const {
   const Api& api = opened_->api();
+  if (opened_->hangs) throw Error(Code::kUnsupported, fmt::format("{}: it was given up", call), opened_->found.name);
   const double start = steady_seconds();
   cl_int status = 1;
   const auto ask = [&] {
     const cl_int code = api.GetEventInfo(event, kEventStatus, sizeof status, &status, nullptr);
     return code != 0 ? code : status;
   };
-  cl_int code = opened_->api().Flush(opened_->queue);
+  cl_int code = api.Flush(opened_->queue);
+  if (code == 0) code = api.Flush(opened_->copies);
   while (code == 0 && (code = ask()) > 0) {
     code = 0;
     const double waited = steady_seconds() - start;
@@ -165,8 +174,18 @@ void Context::wait(void* event, const char* call) const {
     }
     waited < 2e-4 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  api.ReleaseEvent(event);
   opened_->check(code, call);
+}
+
+void Context::wait(const Event& event) const {
+  if (event) wait(event.id_, "clGetEventInfo");
+}
+
+Event Context::keep(void* event) const {
+  Event e;
+  e.context_ = opened_;
+  e.id_ = event;
+  return e;
 }
 
 void Context::write(const Buffer& to, std::size_t at, const void* from, std::size_t bytes, bool later) const {
@@ -174,7 +193,18 @@ void Context::write(const Buffer& to, std::size_t at, const void* from, std::siz
   opened_->check(opened_->api().EnqueueWriteBuffer(opened_->queue, to.id_, 0, at, bytes, from, 0, nullptr,
                                                    later ? nullptr : &event),
                  "clEnqueueWriteBuffer");
+  const Event done = keep(event);
   if (!later) wait(event, "clEnqueueWriteBuffer");
+}
+
+void Context::write_beside(const Buffer& to, const void* from, std::size_t bytes, const Event& after,
+                           Event* done) const {
+  void* event = nullptr;
+  opened_->check(opened_->api().EnqueueWriteBuffer(opened_->copies, to.id_, 0, 0, bytes, from, after ? 1 : 0,
+                                                   after ? &after.id_ : nullptr, &event),
+                 "clEnqueueWriteBuffer");
+  *done = keep(event);
+  flush();
 }
 
 void Context::read(const Buffer& from, std::size_t at, void* to, std::size_t bytes) const {
@@ -183,12 +213,13 @@ void Context::read(const Buffer& from, std::size_t at, void* to, std::size_t byt
   opened_->check(opened_->api().EnqueueReadBuffer(opened_->queue, from.id_, 0, at, bytes, opened_->landing.data(), 0,
                                                   nullptr, &event),
                  "clEnqueueReadBuffer");
+  const Event done = keep(event);
   wait(event, "clEnqueueReadBuffer");
   std::memcpy(to, opened_->landing.data(), bytes);
 }
 
 void Context::launch(const Kernel& kernel, std::size_t groups, std::size_t local, std::span<const Argument> arguments,
-                     bool timed) const {
+                     bool timed, const Event& after, Event* done) const {
   const Api& api = opened_->api();
   cl_uint i = 0;
   for (const Argument& a : arguments) {
@@ -198,13 +229,19 @@ void Context::launch(const Kernel& kernel, std::size_t groups, std::size_t local
   }
   const std::size_t global = groups * local;
   void* event = nullptr;
-  opened_->check(api.EnqueueNDRangeKernel(opened_->queue, kernel.id_, 1, nullptr, &global, &local, 0, nullptr,
-                                          timed ? &event : nullptr),
+  opened_->check(api.EnqueueNDRangeKernel(opened_->queue, kernel.id_, 1, nullptr, &global, &local, after ? 1 : 0,
+                                          after ? &after.id_ : nullptr, timed || done ? &event : nullptr),
                  "clEnqueueNDRangeKernel");
-  if (timed) opened_->events.push_back(event);
+  if (done)
+    *done = keep(event);
+  else if (timed)
+    opened_->events.push_back(event);
 }
 
-void Context::flush() const { opened_->check(opened_->api().Flush(opened_->queue), "clFlush"); }
+void Context::flush() const {
+  opened_->check(opened_->api().Flush(opened_->queue), "clFlush");
+  opened_->check(opened_->api().Flush(opened_->copies), "clFlush");
+}
 
 std::vector<double> Context::finish() const {
   const Api& api = opened_->api();

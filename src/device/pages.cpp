@@ -89,20 +89,25 @@ void Pages::open(const kv::DevicePages& pages) {
   staged_.resize(slot_bytes_);
   stats_.most_pages = most_;
   if (from_tokens_ < 0) return measure(pages);
-  stats_.from_tokens = from_tokens_;
+  stats_.from_tokens = stats_.from_prompts = from_tokens_;
   stats_.note = "as it was told to";
 }
 
-// The folds of one group and of eight by all heads of a layer, as a generated token asks for them, on both sides.
-// Layers alike, so the first one is asked; what is measured differs from one time to the next, and no bit depends on
-// it.
+// The folds of one group and of eight by all heads of a layer, as a generated token asks for them, and the rows of a
+// prompt, on both sides. Layers alike, so the first one is asked; what is measured differs from one time to the next,
+// and no bit depends on it.
 void Pages::measure(const kv::DevicePages& pages) {
   std::size_t i = 0;
   while (!layers_[i].folder) ++i;
-  Folder& folder = *layers_[i].folder;
   const kv::LayerShape& shape = pages.layers[i].shape;
+  stats_.from_tokens = measure(*layers_[i].folder, shape, shape.group(), "measured:");
+  stats_.from_prompts = measure(*layers_[i].folder, shape, kManyRows, "; prompts:");
+}
+
+// From which sealed tokens on so many rows a head are sooner there.
+std::int64_t Pages::measure(Folder& folder, const kv::LayerShape& shape, int rows, const char* what) {
   constexpr int kGroups = 8;
-  const Trial trial{.pages = 3 * kv::kGroupPages, .rows = shape.group(), .start = true};
+  const Trial trial{.pages = 3 * kv::kGroupPages, .rows = rows, .start = true};
   const Case c = make_case(folder.shape(), folder.turn_floats(), trial);
   const Buffer arena = context_.make(c.arena.size());
   context_.write(arena, 0, c.arena.data(), c.arena.size());
@@ -130,9 +135,9 @@ void Pages::measure(const kv::DevicePages& pages) {
   const double group = std::max(seconds[1] - seconds[0], 0.0) / (kGroups - 1);
   const double host = c.group_seconds * shape.kv_heads / std::clamp(threads_, 1, std::max(shape.kv_heads, 1) * kGroups);
   const std::int64_t groups = where_it_pays(host, std::max(seconds[0] - group, 0.0), group, 1);
-  stats_.from_tokens = groups > 0 ? groups * kv::kGroupPages * kv::kPageTokens : kv::DeviceStats::kNever;
-  stats_.note = fmt::format("measured: {} tokens of a layer take {:.3f} ms there and {:.3f} ms here",
-                            kGroups * kv::kGroupPages * kv::kPageTokens, 1e3 * seconds[1], 1e3 * kGroups * host);
+  stats_.note += fmt::format("{} {} tokens of a layer take {:.3f} ms there and {:.3f} ms here", what,
+                             kGroups * kv::kGroupPages * kv::kPageTokens, 1e3 * seconds[1], 1e3 * kGroups * host);
+  return groups > 0 ? groups * kv::kGroupPages * kv::kPageTokens : kv::DeviceStats::kNever;
 }
 
 void Pages::close() noexcept {

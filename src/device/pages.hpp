@@ -31,7 +31,9 @@ class Pages : public kv::PageDevice {
   bool holds(std::int32_t slot) const noexcept override { return where_[static_cast<std::size_t>(slot)] >= 0; }
   bool begin(int layer, float soft_cap, std::span<const kv::DeviceFold> folds) override;
   bool wait() noexcept override;
-  std::int64_t from_tokens() const noexcept override { return stats_.from_tokens; }
+  std::int64_t from_tokens(int rows) const noexcept override {
+    return rows < kManyRows ? stats_.from_tokens : stats_.from_prompts;
+  }
   kv::DeviceStats stats() const override;
 
  private:
@@ -48,7 +50,9 @@ class Pages : public kv::PageDevice {
 
   Folder& folder_for(const Shape& shape);
   bool grow();
+  static constexpr int kManyRows = 64;  // of a head, as prompts have them
   void measure(const kv::DevicePages& pages);
+  std::int64_t measure(Folder& folder, const kv::LayerShape& shape, int rows, const char* what);
   void lose(const std::string& why) noexcept;
   int arena(std::int64_t place) const { return static_cast<int>(place / arena_slots_); }
   std::uint64_t at(std::int64_t place) const { return static_cast<std::uint64_t>(place % arena_slots_) * slot_bytes_; }

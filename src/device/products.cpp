@@ -45,6 +45,7 @@ void WeightProducts::open(std::span<const cpu::Matrix* const> matrices, const Op
   if (known_.empty())
     throw Error(Code::kUnsupported, "it multiplies no matrix of this model: none is of blocks with codes", stats_.name);
   stats_.most_weights = options.memory;
+  ahead_ = !options.streamed;
   decide(options.memory);
   for (const auto& [m, known] : known_) {
     if (!largest || m->bytes() > largest->bytes()) largest = m;
@@ -89,6 +90,9 @@ void WeightProducts::decide(std::int64_t memory) {
     known_[m].stays = true;
     left -= m->bytes();
   }
+  // As a first guess, what lies behind it.
+  std::erase_if(order, [&](const cpu::Matrix* m) { return known_[m].stays; });
+  for (std::size_t i = 0; i < order.size(); ++i) known_[order[i]].next = order[(i + 1) % order.size()];
 }
 
 // A part of the largest matrix with 64 and with 256 rows, on both sides: its shape, with numbers of the check's.
@@ -140,36 +144,83 @@ void WeightProducts::room(Buffer& buffer, std::size_t bytes) {
   buffer = context_.make((bytes + 4095) / 4096 * 4096);
 }
 
-const Buffer& WeightProducts::weights_of(const cpu::Matrix& m, Known& known) {
+// Whether it stays there; the first time it is copied.
+bool WeightProducts::keep(const cpu::Matrix& m, Known& known) {
+  if (!known.stays || known.there) return known.stays;
   const auto bytes = static_cast<std::size_t>(m.bytes());
-  if (known.stays && !known.there) {
-    try {
-      known.there = context_.make(bytes);
-      context_.write(known.there, 0, m.panels, bytes);
-      stats_.held_weights += m.bytes();
-      stats_.uploaded_bytes += bytes;
-    } catch (const Error& e) {
-      if (e.code() != Code::kMemory) throw;
-      known.there = Buffer();  // others use the device, too
-      known.stays = false;
-      place_bytes_ = std::max(place_bytes_, bytes);
-    }
+  try {
+    known.there = context_.make(bytes);
+    context_.write(known.there, 0, m.panels, bytes);
+    stats_.held_weights += m.bytes();
+    stats_.uploaded_bytes += bytes;
+  } catch (const Error& e) {
+    if (e.code() != Code::kMemory) throw;
+    known.there = Buffer();  // others use the device, too
+    known.stays = false;
+    place_bytes_ = std::max(place_bytes_, bytes);
   }
-  if (known.stays) return known.there;
-  for (Place& p : places_)
-    if (p.of == &m) return p.buffer;
-  Place& p = places_[next_place_];
-  next_place_ = 1 - next_place_;
-  p.of = nullptr;
-  room(p.buffer, std::max(place_bytes_, bytes));
-  context_.write(p.buffer, 0, m.panels, bytes);
+  return known.stays;
+}
+
+// Queues a copy, behind what the place is still multiplied for.
+void WeightProducts::copy(const cpu::Matrix& m, Place& to) {
+  const auto bytes = static_cast<std::size_t>(m.bytes());
+  to.of = nullptr;
+  if (!to.buffer || to.buffer.size() < std::max(place_bytes_, bytes)) {
+    context_.wait(to.copied);
+    room(to.buffer, std::max(place_bytes_, bytes));
+  }
+  context_.write_beside(to.buffer, m.panels, bytes, to.multiplied, &to.copied);
   stats_.uploaded_bytes += bytes;
-  p.of = &m;
-  return p.buffer;
+  to.of = &m;
+}
+
+// Of weights that come and go: where they are, or will be when they are copied.
+WeightProducts::Place& WeightProducts::place_of(const cpu::Matrix& m) {
+  for (Place& p : places_)
+    if (p.of == &m) return p;
+  Place& p = last_place_ == &places_[0] ? places_[1] : places_[0];
+  copy(m, p);
+  return p;
+}
+
+// What most likely comes next, while `used` is multiplied with.
+void WeightProducts::copy_ahead(const Place& used, Known& known) {
+  const cpu::Matrix* const next = known.next;
+  Place& other = &used == &places_[0] ? places_[1] : places_[0];
+  if (!ahead_ || !next || next == used.of || next == other.of || known_.find(next)->second.stays) return;
+  copy(*next, other);
+  stats_.ahead_bytes += static_cast<std::uint64_t>(next->bytes());
+}
+
+void WeightProducts::multiply(const cpu::Matrix& m, std::int64_t columns, std::int64_t out_at, bool again) {
+  Known& known = known_.find(&m)->second;
+  const bool stays = keep(m, known);
+  Place* const place = stays ? nullptr : &place_of(m);
+  const Buffer& weights = stays ? known.there : place->buffer;
+  const Multiplier::Task task{known.form, &weights, m.k, m.rows, m.panel_bytes, &x_, columns, &out_, out_at};
+  if (stays) return multiplier_->launch(task);
+  multiplier_->launch(task, place->copied, &place->multiplied);
+  last_place_ = place;
+  if (last_ && last_ != &m) known_.find(last_)->second.next = &m;
+  last_ = again ? nullptr : &m;
+  if (!again) copy_ahead(*place, known);
+}
+
+// No copy reads the host's memory any more.
+void WeightProducts::settle() noexcept {
+  for (Place& p : places_) {
+    try {
+      context_.wait(p.copied);
+    } catch (const std::exception& e) {
+      if (stats_.lost.empty()) stats_.lost = e.what();
+    }
+    p = Place();
+  }
 }
 
 void WeightProducts::run(std::span<const cpu::Matrix* const> matrices, std::span<const kernel::Activations* const> x,
-                         std::span<float* const> outs) {
+                         std::span<float* const> outs, bool again) {
   std::int64_t rows = 0, x_bytes = 0;
   const std::int64_t n = x[0]->n;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
@@ -183,9 +234,9 @@ void WeightProducts::run(std::span<const cpu::Matrix* const> matrices, std::span
     const std::int64_t columns = std::min(step, n - first);
     const kernel::Activations* there = nullptr;
     std::int64_t at = 0;
+    const bool more = again || first + columns < n;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const cpu::Matrix& m = *matrices[i];
-      Known& known = known_.find(&m)->second;
       if (x[i] != there) {
         const kernel::Activations part = kernel::columns_of(*x[i], first, first + columns);
         const std::int64_t bytes = columns * kernel::activation_bytes(part.kind, part.k);
@@ -193,7 +244,7 @@ void WeightProducts::run(std::span<const cpu::Matrix* const> matrices, std::span
         stats_.uploaded_bytes += static_cast<std::uint64_t>(bytes);
         there = x[i];
       }
-      multiplier_->launch({known.form, &weights_of(m, known), m.k, m.rows, m.panel_bytes, &x_, columns, &out_, at});
+      multiply(m, columns, at, more);
       at += columns * m.rows;
     }
     context_.flush();
@@ -208,17 +259,18 @@ void WeightProducts::run(std::span<const cpu::Matrix* const> matrices, std::span
 }
 
 bool WeightProducts::multiply(std::span<const cpu::Matrix* const> matrices,
-                              std::span<const kernel::Activations* const> x, std::span<float* const> outs) noexcept {
+                              std::span<const kernel::Activations* const> x, std::span<float* const> outs,
+                              bool again) noexcept {
   const double start = steady_seconds();
   try {
-    run(matrices, x, outs);
+    run(matrices, x, outs, again);
     stats_.products += matrices.size();
   } catch (const std::exception& e) {
     stats_.lost = e.what();
     stats_.refused += matrices.size();
     stats_.held_weights = 0;
     for (auto& k : known_) k.second.there = Buffer();
-    for (Place& p : places_) p = Place();
+    settle();
     x_ = Buffer();
     out_ = Buffer();
   }
@@ -227,12 +279,13 @@ bool WeightProducts::multiply(std::span<const cpu::Matrix* const> matrices,
 }
 
 std::unique_ptr<cpu::ProductDevice> open_products(const std::string& name, std::int64_t memory,
-                                                  std::span<const cpu::Matrix* const> matrices, Team& team) {
+                                                  std::span<const cpu::Matrix* const> matrices, bool streamed,
+                                                  Team& team) {
   const Survey all = survey();
   const Found& found = choose(all, name);
   auto products = std::make_unique<WeightProducts>(found);
   if (memory > 0) {
-    products->open(matrices, {.memory = memory, .from_rows = kForcedRows}, team);
+    products->open(matrices, {.memory = memory, .from_rows = kForcedRows, .streamed = streamed}, team);
     return products;
   }
   if (found.kind == "cpu") {
@@ -240,7 +293,8 @@ std::unique_ptr<cpu::ProductDevice> open_products(const std::string& name, std::
     return products;
   }
   try {
-    products->open(matrices, {.memory = static_cast<std::int64_t>(found.limits.memory / 4), .from_rows = 0}, team);
+    const auto quarter = static_cast<std::int64_t>(found.limits.memory / 4);
+    products->open(matrices, {.memory = quarter, .from_rows = 0, .streamed = streamed}, team);
   } catch (const Error& e) {  // nobody asked for it
     products = std::make_unique<WeightProducts>(found);
     products->leave(e.what());

@@ -26,6 +26,7 @@ void Attention::reserve(std::span<const Slice> slices) {
   // Any slice may have a short part at a block boundary that is cut by groups.
   const std::size_t bytes = slices.size() * arena_.layout.state_floats() * sizeof(float);
   if (bytes > states_.size()) states_ = tensor::Buffer(tensor::Tag::kScratch, bytes);
+  device_.reserve(slices);
   if (slices.size() > 1) shared_.reserve(slices.size(), static_cast<std::size_t>(arena_.layout.max_states()));
 }
 
@@ -93,14 +94,21 @@ void Attention::attend(const LayerStep& step) {
   for (const Part& p : parts)  // heads of which groups are away are finished when these are back
     for (int h = 0; p.few && h < plan_.layer().shape.kv_heads; ++h)
       pending(p, h).store(p.items_per_head + device_.any(p, h), std::memory_order_relaxed);
-  team_.parallel_for(plan_.items(), 1, plan_.first_piece(), [&](std::int64_t begin, std::int64_t end, int worker) {
+  each_item(plan_.first_piece(), [&](const Part& p, int head, int piece, int worker) {
+    p.few ? attend_few(step, p, head, piece, worker) : attend_many(step, p, head, piece, worker);
+  });
+}
+
+template <class F>
+void Attention::each_item(std::int64_t first_piece, F&& f) {
+  const std::span<const Part> parts = plan_.parts();
+  team_.parallel_for(plan_.items(), 1, first_piece, [&](std::int64_t begin, std::int64_t end, int worker) {
     std::size_t at = 0;
     for (auto i = begin; i < end; ++i) {
       while (at + 1 < parts.size() && parts[at + 1].first_item <= i) ++at;
       const Part& p = parts[at];
-      const auto head = static_cast<int>((i - p.first_item) / p.items_per_head);
-      const auto piece = static_cast<int>((i - p.first_item) % p.items_per_head);
-      p.few ? attend_few(step, p, head, piece, worker) : attend_many(step, p, head, piece, worker);
+      f(p, static_cast<int>((i - p.first_item) / p.items_per_head),
+        static_cast<int>((i - p.first_item) % p.items_per_head), worker);
     }
   });
 }
@@ -206,10 +214,7 @@ void Attention::finish_few(const LayerStep& step, const Part& p, HeadFold& fold,
   const int rows = fold.rows().count;
   std::int64_t i = arena_.layout.sinks > 0 ? 0 : 1;
   if (const std::int64_t groups = device_.in_total(p, head)) {
-    const kernel::States there = group_state(p, head, 0);
-    std::copy_n(there.max, rows, total.max);
-    std::copy_n(there.sum, rows, total.sum);
-    std::copy_n(there.out, std::ptrdiff_t{rows} * kernel::out_pitch(fold.dv()), total.out);
+    fold.copy(group_state(p, head, 0), total);
     i = 1 + groups;
   } else {
     fold.clear(total);
@@ -221,27 +226,47 @@ void Attention::finish_few(const LayerStep& step, const Part& p, HeadFold& fold,
 }
 
 void Attention::attend_many(const LayerStep& step, const Part& p, int head, int piece, int worker) const {
-  const int token = piece * p.tokens_per_item;
-  const int tokens = std::min(p.tokens_per_item, p.tokens - token);
-  HeadFold fold(step, p, head, list(p, head), token, tokens, true, worker);
+  const int token = first_token(p, piece);
+  HeadFold fold(step, p, head, list(p, head), token, tokens_of(p, piece), true, worker);
+  const std::int64_t first = fold.list().begin / kGroupPages;
+  const DeviceFolds::Run* const away = device_.run(p, head);
+  if (!away) {
+    fold_before(p, fold, first);
+    fold_from(step, p, fold, head, first);
+  } else if (away->end * kGroupPages < fold.list().end) {
+    fold.group(away->end, {}, fold.scratch().group);
+    fold.copy(fold.scratch().group, fold.rows_from(token, device_.away(*away, p, step.layer().shape).next));
+  }
+}
+
+void Attention::fold_before(const Part& p, HeadFold& fold, std::int64_t group) const {
   const kernel::States& total = fold.scratch().total;
-  const kernel::States& group = fold.scratch().group;
   fold.clear(total);
   if (arena_.layout.sinks > 0) fold.sinks(total);
   for (std::int64_t g = 0; g < p.borrowed_groups; ++g) {
-    fold.borrowed(g, group);
-    fold.merge(group, total);
+    fold.borrowed(g, fold.scratch().group);
+    fold.merge(fold.scratch().group, total);
   }
-  for (std::int64_t g = fold.list().begin / kGroupPages; g * kGroupPages < fold.list().end; ++g) {
-    fold.group(g, {}, group);
-    fold.merge(group, total);
+  for (std::int64_t g = fold.list().begin / kGroupPages; g < group; ++g) {
+    fold.group(g, {}, fold.scratch().group);
+    fold.merge(fold.scratch().group, total);
+  }
+}
+
+void Attention::fold_from(const LayerStep& step, const Part& p, HeadFold& fold, int head, std::int64_t group) const {
+  const kernel::States& total = fold.scratch().total;
+  const kernel::States& one = fold.scratch().group;
+  for (std::int64_t g = group; g * kGroupPages < fold.list().end; ++g) {
+    fold.group(g, {}, one);
+    fold.merge(one, total);
   }
   if (p.both.end > 0) {
-    fold.both(group);
-    fold.merge(group, total);
+    fold.both(one);
+    fold.merge(one, total);
   }
   fold.sink_logits();
-  write_out(step, p, head, token, tokens, total);
+  const int tokens = fold.rows().count / step.layer().group();
+  write_out(step, p, head, static_cast<int>(fold.rows().first - p.position), tokens, total);
 }
 
 void Attention::begin_away(const LayerStep& step) {
@@ -250,12 +275,14 @@ void Attention::begin_away(const LayerStep& step) {
   if (!arena_.pages.folds(layer.owner) || step.x.scoring.slopes || step.x.scoring.distances || step.x.chosen) return;
   const std::span<const Part> parts = plan_.parts();
   for (const Part& p : parts)
-    for (int h = 0; p.few && h < layer.shape.kv_heads; ++h) device_.add(p, h, list(p, h));
+    for (int h = 0; (p.few || layer.one_arithmetic) && h < layer.shape.kv_heads; ++h)
+      device_.add(p, h, list(p, h), layer.shape);
   if (!device_.any()) return;
-  step.each_head(team_, [&](const Part& p, int head, int worker) {
-    if (!device_.any(p, head)) return;
-    HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
-    make_start(fold, p, head);
+  each_item(1, [&](const Part& p, int head, int piece, int worker) {
+    if (!device_.any(p, head) || (p.few && piece > 0)) return;
+    const int token = p.few ? 0 : first_token(p, piece);
+    HeadFold fold(step, p, head, list(p, head), token, p.few ? p.tokens : tokens_of(p, piece), !p.few, worker);
+    p.few ? make_start(fold, p, head) : make_start_of_many(fold, p, head);
   });
   device_.start(layer.owner, layer.shape, step.x.scoring.soft_cap, parts,
                 [&](const Part& p, int head, std::int64_t group) { return group_state(p, head, group); });
@@ -274,24 +301,50 @@ void Attention::make_start(HeadFold& fold, const Part& p, int head) const {
     fold.clear(start);
     if (has_sinks) fold.merge(sinks, start);
   }
-  const Rows& rows = fold.rows();
-  const Segment& pages = fold.sealed();
-  float* const q = device_.queries(p, head);
-  std::copy_n(rows.q, std::ptrdiff_t{rows.count} * pages.head_k.d, q);
-  if (pages.k->k.to_basis) pages.k->k.to_basis(pages.head_k, rows.count, q, pages.head_k.d);
+  fold.queries_of_codec(device_.queries(p, head));
+}
+
+// The same of some rows of a prompt.
+void Attention::make_start_of_many(HeadFold& fold, const Part& p, int head) const {
+  const DeviceFolds::Run& run = *device_.run(p, head);
+  const LayerShape& shape = plan_.layer().shape;
+  const Away away = device_.away(run, p, shape);
+  const auto token = static_cast<int>(fold.rows().first - p.position);
+  fold_before(p, fold, run.first);
+  fold.copy(fold.scratch().total, fold.rows_from(token, away.total));
+  fold.queries_of_codec(away.queries + std::ptrdiff_t{token} * shape.group() * shape.head_dim);
 }
 
 void Attention::end_away(const LayerStep& step) {
   if (!device_.any()) return;
   const bool back = device_.wait();
-  step.each_head(team_, [&](const Part& p, int head, int worker) {
-    if (!device_.any(p, head)) return;
-    HeadFold fold(step, p, head, list(p, head), 0, p.tokens, false, worker);
+  each_item(1, [&](const Part& p, int head, int piece, int worker) {
+    if (!device_.any(p, head) || (p.few && piece > 0)) return;
+    const int token = p.few ? 0 : first_token(p, piece);
+    HeadFold fold(step, p, head, list(p, head), token, p.few ? p.tokens : tokens_of(p, piece), !p.few, worker);
+    if (!p.few) return end_many(step, fold, p, head, back);
     if (!back)
       for (const DeviceFolds::Run& run : device_.of(p, head))
         for (auto g = run.first; g < run.end; ++g) fold.group(g, {}, group_state(p, head, g));
     finish_few(step, p, fold, head);
   });
+}
+
+void Attention::end_many(const LayerStep& step, HeadFold& fold, const Part& p, int head, bool back) const {
+  const DeviceFolds::Run& run = *device_.run(p, head);
+  std::int64_t group = run.end;
+  if (back) {
+    const Away away = device_.away(run, p, step.layer().shape);
+    const auto token = static_cast<int>(fold.rows().first - p.position);
+    fold.copy(fold.rows_from(token, away.total), fold.scratch().total);
+    if (group * kGroupPages < fold.list().end) {
+      fold.merge(fold.rows_from(token, away.next), fold.scratch().total);
+      ++group;
+    }
+  } else {
+    fold_before(p, fold, group);
+  }
+  fold_from(step, p, fold, head, group);
 }
 
 void Attention::write_out(const LayerStep& step, const Part& p, int head, int token, int tokens,

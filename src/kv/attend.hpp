@@ -1,6 +1,7 @@
 // Attention of one step in one layer: appends, seals, asks the selection and attends, query block by query block.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -44,11 +45,23 @@ class Attention {
   void attend_together(const LayerStep& step, std::span<const int> parts, int head, int piece, int worker) const;
   void find_shared(const LayerStep& step);
   void attend_many(const LayerStep& step, const Part& part, int head, int piece, int worker) const;
+  // The state of rows of a prompt before a group of the list, and from there to the answer. Into scratch().total.
+  void fold_before(const Part& part, HeadFold& fold, std::int64_t group) const;
+  void fold_from(const LayerStep& step, const Part& part, HeadFold& fold, int head, std::int64_t group) const;
   void finish_few(const LayerStep& step, const Part& part, HeadFold& fold, int head) const;
   // Of groups that a device has: begun before the host's items run, and merged after them.
   void begin_away(const LayerStep& step);
   void make_start(HeadFold& fold, const Part& part, int head) const;
+  void make_start_of_many(HeadFold& fold, const Part& part, int head) const;
   void end_away(const LayerStep& step);
+  void end_many(const LayerStep& step, HeadFold& fold, const Part& part, int head, bool back) const;
+  // f(part, head, piece, worker) for all items of the stage.
+  template <class F>
+  void each_item(std::int64_t first_piece, F&& f);
+  static int first_token(const Part& part, int piece) { return piece * part.tokens_per_item; }
+  static int tokens_of(const Part& part, int piece) {
+    return std::min(part.tokens_per_item, part.tokens - first_token(part, piece));
+  }
   static void write_out(const LayerStep& step, const Part& part, int head, int token, int tokens,
                         const kernel::States& total);
   HeadFold::Ahead after_group(const LayerStep& step, const Part& part, int head, std::int64_t group) const;

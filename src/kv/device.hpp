@@ -72,7 +72,7 @@ struct DeviceFold {
   std::span<const DevicePage> pages;       // a multiple of kGroupPages, at least one group; tokens may differ by head
   const kernel::States* start = nullptr;   // total = start + group 0 + group 1 + ..., as kernel::AttentionKernels::fold
                                            // merges; null: the groups' states are wanted
-  kernel::States total{};                  // with `start`, which it does not overlap
+  kernel::States total{};                  // with `start`, whose place it may have
   std::span<const kernel::States> groups;  // else, one a group
 };
 
@@ -91,8 +91,8 @@ class PageDevice {
   virtual void on_seal(std::int32_t slot) noexcept = 0;
   // The slot may soon have another page. Also of slots that were never sealed.
   virtual void on_free(std::int32_t slot) noexcept = 0;
-  // Texts of fewer sealed tokens are folded by the host: they are done sooner there.
-  virtual std::int64_t from_tokens() const noexcept { return 0; }
+  // So many query rows of a KV head over fewer sealed tokens are folded by the host: they are done sooner there.
+  virtual std::int64_t from_tokens(int /*rows*/) const noexcept { return 0; }
 
   // begin may ask for it.
   virtual bool holds(std::int32_t slot) const noexcept = 0;

@@ -148,8 +148,9 @@ TEST(DeviceFolds, BesideBorrowedPages) {
   const Rotation rotation{frequencies.data(), 16, kernel::RopePairs::kSplitHalf};
   const Tokens t = fixture::random_tokens(s, 3000, 6);
   CacheOptions o = options("rq4");
-  const auto run = [&](std::shared_ptr<PageDevice> device) {
-    o.device = std::move(device);
+  std::uint64_t prompts = 0;
+  const auto run = [&](std::shared_ptr<PageDevice> cache_device) {
+    o.device = cache_device;
     Cache cache(team, s, o);
     Sequence* lender = cache.create();
     fixture::feed(cache, lender, t, 0, 1000, 512);
@@ -164,16 +165,59 @@ TEST(DeviceFolds, BesideBorrowedPages) {
     fixture::feed(cache, reader, t, 0, 1500, 512);
     const std::int64_t fresh[] = {2012};
     cache.borrowing().borrow(reader, {&borrowed, 1}, fresh);
+    // A prompt behind them, in parts of many rows, and generated tokens.
     Outputs outs(2);
-    for (int i = 1500; i < 1900; ++i)
+    for (int i = 1500; i < 1760; i += 130) {
+      fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 130}}, 0, &rotation)[0]);
+      if (auto* const d = static_cast<ThreadDevice*>(cache_device.get())) prompts = d->totals();
+    }
+    for (int i = 1760; i < 1900; ++i)
       fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &rotation)[0]);
     cache.check_integrity();
     return outs;
   };
   const auto device = std::make_shared<ThreadDevice>();
   expect_same_bits(run(device), run(nullptr), "borrowed");
-  EXPECT_GT(device->stats().folded_groups, 0u);
-  EXPECT_EQ(device->totals(), 0u);
+  EXPECT_GT(device->stats().folded_groups, 2 * 260u);
+  EXPECT_GT(prompts, 0u);
+  EXPECT_EQ(device->totals(), prompts);  // a prompt's total begins with borrowed pages, a generated token's does not
+}
+
+// Parts of two prompts and a generated token in one step, in chunks that end anywhere; a run of tokens that see each
+// other lies in one of them and begins before pages that are sealed. Of groups most are the device's.
+TEST(DeviceFolds, PromptsOfABatch) {
+  Team one(1), two(2);
+  constexpr int kAll = 2 * kGroupPages * kPageTokens + 700;
+  CacheOptions o = options("rq4");
+  const CacheShape s = CacheShape::uniform(2, {2, 6, 32, 48});
+  const Tokens t = fixture::random_tokens(s, kAll, 7), other = fixture::random_tokens(s, kAll, 8);
+  const std::vector<BothWays> both{{2010, 2400}};
+  const auto run = [&](Team& team, std::shared_ptr<PageDevice> device, int chunk) {
+    o.device = std::move(device);
+    Cache cache(team, s, o);
+    Sequence *a = cache.create(), *b = cache.create(), *c = cache.create();
+    fixture::feed(cache, c, other, 0, 1500, 512);
+    Outputs outs[3] = {Outputs(2), Outputs(2), Outputs(2)};
+    for (int i = 0, token = 0; i < kAll;) {
+      int n = std::min(chunk, kAll - i);
+      if (i < 2010) n = std::min(n, 2010 - i);
+      if (i == 2010) n = 390;  // whole
+      const auto three =
+          fixture::step(cache, {{a, &t, i, n, false, both}, {b, &other, i, n}, {c, &t, 1500 + token % 100, 1, true}});
+      for (int k = 0; k < 3; ++k) fixture::append(&outs[k], three[static_cast<std::size_t>(k)]);
+      i += n, ++token;
+    }
+    fixture::append(&outs[0], outs[1]);
+    cache.check_integrity();
+    return outs[0];
+  };
+  const auto device = std::make_shared<ThreadDevice>();
+  const Outputs expected = run(one, nullptr, 512);
+  expect_same_bits(run(two, device, 300), expected, "batch");
+  EXPECT_GT(device->stats().folded_groups, 10000u);
+  EXPECT_GT(device->totals(), 20u);
+  for (const DeviceLimits limits : {DeviceLimits{.skip = 13}, DeviceLimits{.refuse = 2}, DeviceLimits{.lost_at = 15}})
+    expect_same_bits(run(two, std::make_shared<ThreadDevice>(limits), 300), expected, "limits");
 }
 
 // Slots that are used again have nothing of the sequence before.

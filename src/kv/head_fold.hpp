@@ -2,6 +2,7 @@
 // sequence's own pages.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -26,7 +27,6 @@ class HeadFold {
   const PageList& list() const { return list_; }
   const FoldScratch& scratch() const { return scratch_; }
   int dv() const { return size_.dv; }
-  const Segment& sealed() const { return sealed_; }
   // Of row r and page i of those that were weighed last, (128).
   const float* weights(int r, int i) const {
     return scratch_.weights + (std::ptrdiff_t{r} * size_.batch + i) * kPageTokens;
@@ -35,6 +35,22 @@ class HeadFold {
   void clear(const kernel::States& into) const { kernel::attention().clear(rows_.count, size_.dv, into); }
   void merge(const kernel::States& from, const kernel::States& into) const {
     kernel::attention().fold(rows_.count, size_.dv, from, into);
+  }
+
+  // Of states of all rows of a part, those of the fold's, which begin with `token`.
+  kernel::States rows_from(int token, const kernel::States& of_part) const {
+    const std::ptrdiff_t row = std::ptrdiff_t{token} * rows_.group;
+    return {of_part.max + row, of_part.sum + row, of_part.out + row * kernel::out_pitch(size_.dv)};
+  }
+  void copy(const kernel::States& from, const kernel::States& to) const {
+    std::copy_n(from.max, rows_.count, to.max);
+    std::copy_n(from.sum, rows_.count, to.sum);
+    std::copy_n(from.out, std::ptrdiff_t{rows_.count} * kernel::out_pitch(size_.dv), to.out);
+  }
+  // The rows' queries as sealed keys want them, (rows, d).
+  void queries_of_codec(float* to) const {
+    std::copy_n(rows_.q, std::ptrdiff_t{rows_.count} * size_.d, to);
+    if (sealed_.k->k.to_basis) sealed_.k->k.to_basis(sealed_.head_k, rows_.count, to, size_.d);
   }
 
   // The first tokens, which are kept raw, are merged into a state. REQUIRES: there are some

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
 #include "kv/chosen.hpp"
+#include "kv/device_folds.hpp"
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/hot_pages.hpp"
@@ -325,7 +326,9 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
       sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats() +
                        product({static_cast<std::size_t>(threads), l->recurrent_worker_floats()}) + l->widest_row()) +
       l->index_scratch(l->step_tokens) + selecting.scratch +
-      (options.device ? l->device_bytes(options.max_sequences) : 0);
+      (options.device ? l->device_bytes(options.max_sequences) +
+                            sizeof(float) * l->device_prompt_floats(std::min(kPageTokens, l->step_tokens))
+                      : 0);
 }
 
 }  // namespace
@@ -384,6 +387,15 @@ std::size_t Layout::device_query_floats() const {
 std::size_t Layout::device_bytes(int sequences) const {
   return product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()), device_query_floats(),
                   sizeof(float)});
+}
+
+std::size_t Layout::device_prompt_floats(int tokens) const {
+  std::size_t most = 0;
+  for (const LayerLayout& l : layers)
+    if (l.attends())
+      most = std::max(most, product({static_cast<std::size_t>(l.shape.kv_heads),
+                                     away_floats(tokens * l.group(), l.shape.head_dim, l.shape.sum_dim())}));
+  return most;
 }
 
 std::size_t Layout::state_floats() const {

@@ -148,6 +148,8 @@ struct Layout {
   // Of queries for a device: one head's in a step, and all.
   std::size_t device_query_floats() const;
   std::size_t device_bytes(int sequences) const;
+  // Floats of a device's folds of a part of so many tokens with many rows: see kv/device_folds.hpp.
+  std::size_t device_prompt_floats(int tokens) const;
   bool selects() const { return selector && !selector->dense(); }
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2: those whose tokens are

@@ -182,6 +182,7 @@ struct DeviceStats {
   std::uint64_t refused_folds = 0;  // calls of begin
   double wait_seconds = 0;          // of the host
   std::int64_t from_tokens = 0;     // sealed ones of a text, from which on it is used; kNever: not at all
+  std::int64_t from_prompts = 0;    // the same for the rows of prompts
   std::string note;                 // how that was decided
   static constexpr std::int64_t kNever = std::int64_t{1} << 62;
 };

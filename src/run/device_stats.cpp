@@ -12,13 +12,20 @@ std::string lost_line(const std::string& name, const std::string& why) {
   return fmt::format("{} was lost, the processor went on: {}", name, why);
 }
 
+bool is_never(std::int64_t tokens) { return tokens >= kv::DeviceStats::kNever; }
+Json depth(std::int64_t tokens) { return is_never(tokens) ? Json(nullptr) : Json(tokens); }
+
 std::string pages_line(const kv::DeviceStats& s) {
   if (!s.lost.empty()) return lost_line(s.name, s.lost);
   std::string line =
       fmt::format("{}: {} pages ({:.0f} MB copied), {} groups folded, waited {:.2f} s", s.name, s.held_pages,
                   static_cast<double>(s.uploaded_bytes) * 1e-6, s.folded_groups, s.wait_seconds);
-  if (s.from_tokens >= kv::DeviceStats::kNever) return line + "; not used, " + s.note;
-  return s.from_tokens > 0 ? line + fmt::format("; from {} tokens on", s.from_tokens) : line;
+  if (is_never(s.from_tokens) && is_never(s.from_prompts)) return line + "; not used, " + s.note;
+  const auto from = [](std::int64_t tokens) {
+    return is_never(tokens) ? std::string("never") : fmt::format("from {} tokens on", tokens);
+  };
+  if (s.from_tokens == s.from_prompts) return s.from_tokens > 0 ? line + "; " + from(s.from_tokens) : line;
+  return line + fmt::format("; {}, prompts {}", from(s.from_tokens), from(s.from_prompts));
 }
 
 Json products_json(const cpu::ProductDeviceStats& s) {
@@ -28,6 +35,7 @@ Json products_json(const cpu::ProductDeviceStats& s) {
           {"weights", s.held_weights},
           {"most_weights", s.most_weights},
           {"uploaded_bytes", s.uploaded_bytes},
+          {"ahead_bytes", s.ahead_bytes},
           {"products", s.products},
           {"refused", s.refused},
           {"wait_seconds", s.seconds}};
@@ -45,10 +53,10 @@ std::string device_line(const kv::DeviceStats& pages, const cpu::ProductDeviceSt
 }
 
 Json device_json(const kv::DeviceStats& s, const cpu::ProductDeviceStats& products) {
-  const bool never = s.from_tokens >= kv::DeviceStats::kNever;
   Json out = {{"name", s.name},
               {"lost", s.lost.empty() ? Json(nullptr) : Json(s.lost)},
-              {"from_tokens", never ? Json(nullptr) : Json(s.from_tokens)},
+              {"from_tokens", depth(s.from_tokens)},
+              {"from_prompts", depth(s.from_prompts)},
               {"note", s.note},
               {"pages", s.held_pages},
               {"most_pages", s.most_pages},

@@ -157,8 +157,8 @@ const OptionTable<EngineOptions>& engine_table() {
     rows.push_back(
         {"device",
          &EngineOptions::device,
-         {.help = "keeps copies of compressed pages on a device and computes generated tokens' attention to "
-                  "them there, with the same bits: gpu, xpu, cuda, opencl or opencl:N (see `kvasir devices`)",
+         {.help = "keeps copies of compressed pages on a device and computes attention to them there, with the "
+                  "same bits: gpu, xpu, cuda, opencl or opencl:N (see `kvasir devices`)",
           .placeholder = "NAME"}});
     rows.push_back({"device_memory",
                     &EngineOptions::device_memory,
@@ -172,13 +172,14 @@ const OptionTable<EngineOptions>& engine_table() {
                   "that do not fit are copied anew for every chunk. 0: it never multiplies; default: a "
                   "quarter of its memory, from the number of rows on from which that is measured to be quicker",
           .placeholder = "SIZE"}});
-    rows.push_back({"device_from",
-                    &EngineOptions::device_from,
-                    {.help = "compressed tokens of a text from which on its generated tokens use the device; -1: "
-                             "measured at the start, in multiples of 1024",
-                     .unit = "tokens",
-                     .low = -1,
-                     .high = 1 << 30}});
+    rows.push_back(
+        {"device_from",
+         &EngineOptions::device_from,
+         {.help = "compressed tokens of a text from which on attention to them is the device's; -1: measured "
+                  "at the start, for generated tokens and for prompts, in multiples of 1024",
+          .unit = "tokens",
+          .low = -1,
+          .high = 1 << 30}});
     return OptionTable<EngineOptions>{"engine", std::move(rows)};
   }();
   return table;
@@ -455,7 +456,8 @@ void Engine::open_products() {
                     "--device-weights");
       return;
     }
-    if (share.empty() || bytes > 0) products_ = device::open_products(options_.device, bytes, matrices, *team_);
+    if (share.empty() || bytes > 0)
+      products_ = device::open_products(options_.device, bytes, matrices, model_->layers().streams(), *team_);
   }
 }
 

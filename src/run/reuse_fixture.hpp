@@ -79,13 +79,14 @@ class Server {
     Engine::Needs needs{.sequences = 4, .pool_tokens = 8192, .logits = 4, .drafted = drafted_rows(drafts, 4)};
     if (adjust) adjust(o, needs);
     engine_ = std::make_unique<Engine>(as_the_suite_says(o), as_the_suite_says(needs));
-    if (drafts.wanted()) drafting_ = std::make_unique<Drafting>(*engine_, drafts, 4);
+    if (drafts.wanted()) drafting_ = std::make_unique<Drafting>(*engine_, drafts, needs.sequences);
     std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
     engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
     library_ = std::make_unique<store::Library>(
         engine_->cache(), store::fingerprint_of(described(describe_cache(*engine_))), std::move(opened));
-    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4, .proves_blend = proves_blend},
+    scheduler_ = std::make_unique<Scheduler>(*engine_,
+                                             SchedulerOptions{.running = needs.sequences, .proves_blend = proves_blend},
                                              "test", library_.get(), drafting_.get());
   }
   Reply ask(const std::vector<std::int32_t>& prompt, std::int32_t tokens, bool reuse, const std::string& tenant = "") {

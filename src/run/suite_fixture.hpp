@@ -5,8 +5,8 @@
 //   residual    pages are sealed in the middle of others
 //   quest       generated tokens choose blocks of the context
 //   device      a device beside the processor folds sealed pages (kv/device_fixture.hpp)
-//   opencl      an OpenCL device does
-//   prompts     ... and multiplies prompts with weights that are rounded to q4_0
+//   opencl      an OpenCL device does, for generated tokens: one that is a processor takes minutes for prompts of thousands
+//   prompts     ... and folds for prompts, too, and multiplies them with weights that are rounded to q4_0
 //   threads=N   N threads
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <string>
 
 #include "device/driver.hpp"
+#include "device/pages.hpp"
 #include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
@@ -54,8 +55,20 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
   }
   return o;
 }
+// Of a device that is asked for the rows of generated tokens alone.
+class GeneratedTokens final : public device::Pages {
+ public:
+  using Pages::Pages;
+  std::int64_t from_tokens(int rows) const noexcept override { return rows < 32 ? 0 : kv::DeviceStats::kNever; }
+};
+
 inline Engine::Needs as_the_suite_says(Engine::Needs needs) {
   needs.device = kv::fixture::suite_device();
+  const char* const suite = std::getenv("KVASIR_SUITE");
+  if (const std::string words = suite ? suite : "";
+      words.find("opencl") != std::string::npos && words.find("prompts") == std::string::npos)
+    if (const device::Survey all = device::survey(); !all.devices.empty())
+      needs.device = std::make_shared<GeneratedTokens>(device::choose(all, "opencl"), 0);
   return needs;
 }
 

@@ -148,7 +148,7 @@ static void fold_scales(int i, __global const ushort* header, int depth, float m
 
 __kernel __attribute__((reqd_work_group_size(128, 1, 1)))
 void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __global const uchar* queries,
-          __global const float* turns, __global float* state, uint layer, uint turn_at) {
+          __global const float* turns, __global float* state, uint layer, uint turn_at, uint first_job) {
   __local float w[8 * 128];
   __local float o[8 * (DV > D ? DV : D)];   // queries, at the end the state
   __local uint x[2 * KX];
@@ -170,7 +170,7 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
   __local float fine[64];
   __local float vfine[64];
 #endif
-  __global const uint* job = jobs + GID * JOB;
+  __global const uint* job = jobs + (first_job + GID) * JOB;
   const int t = LID, count = (int)job[1];
   __global const float* q = (__global const float*)(queries + (ulong)job[2] * QBLOCK);
   float a[NC][8];

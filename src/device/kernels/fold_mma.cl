@@ -69,13 +69,13 @@ static uint look32(uint w, uint t0, uint t1, uint t2, uint t3, uint t4, uint t5,
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __global const uchar* queries,
-          __global const float* turns, __global float* state, uint layer, uint turn_at) {
+          __global const float* turns, __global float* state, uint layer, uint turn_at, uint first_job) {
   __local float4 o[8 * 8 * (LINE / 4)];
   __local float top[64];
   __local float mass[64];
   __local float fa[64];
   __local float fb[64];
-  __global const uint* job = jobs + GID * JOB;
+  __global const uint* job = jobs + (first_job + GID) * JOB;
   const int id = LID, lane = id & 31, warp = id >> 5, g = lane >> 2, t = lane & 3, count = (int)job[1];
   const uint2 page = pages[job[0] + (warp < count ? warp : 0)];
   __global const uchar* slot = ARENA(page.y) + ((ulong)page.x + layer) * 16;

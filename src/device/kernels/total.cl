@@ -3,12 +3,13 @@ R"cl(
 // chain of two operations a step. A work group is a row of a job. Job: first state, states, start (-1: the empty state),
 // total, rows. Starts are from float `starts_at` on.
 __kernel __attribute__((reqd_work_group_size(128, 1, 1)))
-void total(__global const float* in, __global const float* starts, __global float* out, __global const uint* jobs, uint starts_at) {
+void total(__global const float* in, __global const float* starts, __global float* out, __global const uint* jobs, uint starts_at,
+           uint first_job) {
   __local float m[128];
   __local float s[128];
   __local float fa[128];
   __local float fb[128];
-  __global const uint* job = jobs + (GID >> 3) * JOB;
+  __global const uint* job = jobs + (first_job + (GID >> 3)) * JOB;
   const int t = LID, r = GID & 7, count = (int)job[1];
   if (r >= (int)job[4]) return;
   __global const float* p = in + ((ulong)job[0] * 8 + r) * PITCH;
