@@ -1,4 +1,4 @@
-// KIVI's arrays (Liu et al. 2024, arXiv 2402.02750) on the processor or on an OpenCL device, with the same bits: codes
+// KIVI's arrays (Liu et al. 2024, arXiv 2402.02750) on the processor or on a device, with the same bits: codes
 // of 2, 4 or 8 bits, a scale and a minimum beside each group; keys in groups of tokens within a channel, values in
 // groups of channels within a token. For export, comparison and code that was written for them; KvCache with the codecs
 // "kivi2" and "kivi4" attends on the same numbers in pages.
@@ -41,7 +41,8 @@ struct KiviArrays {
 // cannot be used, has other bits (which is tried before its first use), has no memory or was lost.
 class Kivi {
  public:
-  // device: cpu (the calling thread), gpu, xpu, cuda, opencl or opencl:N; `kvasir devices` lists them.
+  // device: cpu (the calling thread), gpu, xpu, cuda, opencl or opencl:N (`kvasir devices` lists them), or sycl,
+  // sycl:NAME with the plug-in that `./dev sycl` builds.
   explicit Kivi(const std::string& device = "cpu");
   ~Kivi();
   Kivi(Kivi&&) noexcept;

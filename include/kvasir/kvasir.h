@@ -209,7 +209,7 @@ typedef struct kvasir_kivi_arrays {
   void *codes, *scales, *minima;
 } kvasir_kivi_arrays;
 
-/* device: cpu (or NULL), gpu, xpu, cuda, opencl, opencl:N; all have the same bits. */
+/* device: cpu (or NULL), gpu, xpu, cuda, opencl, opencl:N, sycl, sycl:NAME (docs/gpu.md); all have the same bits. */
 kvasir_status kvasir_kivi_open(const char* device, kvasir_kivi** kivi);
 void kvasir_kivi_close(kvasir_kivi* kivi);
 /* "cpu", or the name of the device that was found; good until it is closed. */

@@ -6,8 +6,8 @@ the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers
 `model_cache` for group sizes and schedules that packed attention does not have.
 
 `device` is where they are made: None or "cpu", or an OpenCL device: "xpu" (a GPU of Intel), "cuda" (of NVIDIA), "gpu",
-"opencl:0" (`kvasir devices` lists them), also as torch.device. All have the same bits; a device that has others is
-refused when it is first used. Arrays come and go over the processor's memory.
+"opencl:0" (`kvasir devices` lists them), also as torch.device; "sycl" with the plug-in that `./dev sycl` builds. All have
+the same bits; a device that has others is refused when it is first used. Arrays come and go over the processor's memory.
 """
 
 from __future__ import annotations

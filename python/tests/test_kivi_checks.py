@@ -3,6 +3,7 @@ and attention on what it gives back."""
 
 import contextlib
 import functools
+import os
 import unittest
 from unittest import mock
 
@@ -14,6 +15,8 @@ try:
     from kvasir import kivi
 except ImportError as e:
     raise unittest.SkipTest(f"SKIPPED: {e}")
+
+DEVICE = os.environ.get("KVASIR_KIVI_DEVICE", "opencl")  # the first OpenCL device; `./dev sycl` names others
 
 
 def floats(*shape, seed=42):
@@ -203,15 +206,15 @@ class KiviChecks(unittest.TestCase):
 
 
 class KiviChecksOnADevice(KiviChecks):
-    """All of them on the first OpenCL device."""
+    """All of them on DEVICE."""
 
     def setUp(self):
         try:
-            kivi.device_name("opencl")
+            kivi.device_name(DEVICE)
         except kvasir.Unsupported as e:
             self.skipTest(f"SKIPPED: {e}")
         for name in ("quantize_keys", "quantize_values", "dequantize_keys", "dequantize_values", "KiviCache"):
-            patch = mock.patch.object(kivi, name, functools.partial(getattr(kivi, name), device="opencl"))
+            patch = mock.patch.object(kivi, name, functools.partial(getattr(kivi, name), device=DEVICE))
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -228,14 +231,14 @@ def formulas(x, group, bits, kind):
 
 
 class KiviDevices(unittest.TestCase):
-    """Arrays made here and on the first OpenCL device."""
+    """Arrays made here and on DEVICE."""
 
     def both(self, name, *arguments, **options):
         """What kivi's function gives here, after a look at the device's bits."""
         here = getattr(kivi, name)(*arguments, **options)
         with contextlib.suppress(kvasir.Unsupported):
-            kivi.device_name("opencl")  # else there is none
-            there = getattr(kivi, name)(*arguments, **options, device="opencl")
+            kivi.device_name(DEVICE)  # else there is none
+            there = getattr(kivi, name)(*arguments, **options, device=DEVICE)
             for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (here, there))):
                 self.assertEqual((a.shape, a.dtype, a.tobytes()), (b.shape, b.dtype, b.tobytes()), name)
         return here
@@ -272,12 +275,12 @@ class KiviDevices(unittest.TestCase):
 
     def test_the_cache_has_the_bits_of_the_device(self):
         try:
-            kivi.device_name("opencl")
+            kivi.device_name(DEVICE)
         except kvasir.Unsupported as e:
             self.skipTest(f"SKIPPED: {e}")
         k, v = floats(1, 2, 300, 64), floats(1, 2, 300, 64, seed=1)
         for schedule in kivi.KiviCache.SCHEDULES:
-            here, there = (kivi.KiviCache(1, 64, schedule=schedule, device=d) for d in (None, "opencl"))
+            here, there = (kivi.KiviCache(1, 64, schedule=schedule, device=d) for d in (None, DEVICE))
             for n in (100, 101, 260, 300):
                 for cache in (here, there):
                     cache.add_tokens([(k[:, :, :n], v[:, :, :n])])

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <limits>
 #include <vector>
 
-#include "base/error.hpp"
-#include "base/splitmix.hpp"
 #include "device/open.hpp"
+#include "device/sycl.hpp"
 #include "device/texts.hpp"
 
 namespace kvasir::device {
@@ -34,34 +31,6 @@ std::array<Argument, 11> arguments_of(const kv::KiviArrays& a, const std::array<
           u64(a.values ? a.head_dim : 1),
           u64(a.values ? 1 : a.head_dim),
           static_cast<std::int32_t>(a.wide)};
-}
-
-// Arrays with room of their own.
-struct OwnArrays {
-  kv::KiviArrays arrays;
-  std::vector<std::byte> codes, scales, minima;
-
-  explicit OwnArrays(const kv::KiviArrays& sizes) : arrays(sizes) {
-    const auto heads = static_cast<std::size_t>(sizes.heads);
-    codes.resize(heads * sizes.code_bytes());
-    scales.resize(heads * sizes.scale_bytes());
-    minima.resize(heads * sizes.scale_bytes());
-    arrays.codes = codes.data(), arrays.scales = scales.data(), arrays.minima = minima.data();
-  }
-};
-
-float number_of(float f) { return f; }
-float number_of(std::byte b) { return static_cast<float>(b); }
-
-template <class T>
-void require_same(const std::vector<T>& expected, const std::vector<T>& got, const std::string& what,
-                  const std::string& device) {
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (std::memcmp(&expected[i], &got[i], sizeof(T)) != 0)
-      throw Error(Code::kUnsupported,
-                  fmt::format("its bits are not the processor's: {}, number {}: expected {}, got {}", what, i,
-                              number_of(expected[i]), number_of(got[i])),
-                  device);
 }
 
 }  // namespace
@@ -88,7 +57,7 @@ Buffer DeviceKivi::upload(const void* from, std::size_t bytes) const {
 
 DeviceKivi::Kernels& DeviceKivi::kernels(int bits) {
   Kernels& k = kernels_[bits == 2 ? 0 : bits == 4 ? 1 : 2];
-  if (k.compared) return k;
+  if (k.compiled) return k;
   const std::string text =
       fmt::format("#define B {}\n#define BLOCK {}\n", bits, kv::kMultiplyDepth) + texts::kCommon + texts::kKivi;
   const Program program = programs_.get(context_, text, options_);
@@ -96,54 +65,12 @@ DeviceKivi::Kernels& DeviceKivi::kernels(int bits) {
   k.dequantize = program.kernel("kivi_dequantize");
   k.multiply = program.kernel("kivi_multiply");
   k.total = program.kernel("kivi_total");
-  compare(k, bits);
-  k.compared = true;
+  k.compiled = true;
   return k;
 }
 
-// Keys and values of two heads whose tokens end behind a block of the depth; 9 rows.
-void DeviceKivi::compare(Kernels& k, int bits) {
-  constexpr std::int64_t kHeads = 2, kTokens = kv::kMultiplyDepth + 64, kDim = 32, kRows = 9;
-  kv::HostKivi host;
-  std::uint64_t seed = 1;
-  const auto numbers = [&](std::int64_t n) {
-    std::vector<float> x(static_cast<std::size_t>(n));
-    for (float& f : x) {
-      const std::uint64_t r = splitmix64(seed);
-      f = (static_cast<float>(r & 0xffffff) - 8388608.0f) * (r >> 60 == 0 ? 1e-5f : 3e-7f);
-    }
-    return x;
-  };
-  const std::string& device = context_.device().name;
-  for (const bool values : {false, true}) {
-    const kv::KiviArrays sizes{.values = values,
-                               .wide = values,
-                               .bits = bits,
-                               .group = 32,
-                               .heads = kHeads,
-                               .tokens = kTokens,
-                               .head_dim = kDim};
-    const std::string what = fmt::format("{} of {} bits", values ? "values" : "keys", bits);
-    OwnArrays expected(sizes), got(sizes);
-    const std::vector<float> x = numbers(kHeads * kTokens * kDim);
-    host.quantize(x.data(), expected.arrays);
-    make_arrays(k, x.data(), got.arrays);
-    require_same(expected.codes, got.codes, what + ", codes", device);
-    require_same(expected.scales, got.scales, what + ", bytes of scales", device);
-    require_same(expected.minima, got.minima, what + ", bytes of minima", device);
-    std::vector<float> back(x.size()), back_there(x.size());
-    host.dequantize(expected.arrays, back.data());
-    read_arrays(k, expected.arrays, back_there.data());
-    require_same(back, back_there, what + ", read back", device);
-    const std::vector<float> a = numbers(kHeads * kRows * sizes.depth());
-    std::vector<float> out(static_cast<std::size_t>(kHeads * kRows * sizes.lanes())), out_there(out.size());
-    host.multiply(a.data(), kRows, expected.arrays, out.data());
-    make_products(k, a.data(), kRows, expected.arrays, out_there.data());
-    require_same(out, out_there, what + ", products", device);
-  }
-}
-
-void DeviceKivi::make_arrays(Kernels& k, const float* x, const kv::KiviArrays& to) {
+void DeviceKivi::make_arrays(const float* x, const kv::KiviArrays& to) {
+  const Kernels& k = kernels(to.bits);
   const std::size_t x_bytes = to.numbers() * sizeof(float);
   const std::int64_t most = fitting(x_bytes + to.code_bytes() + 2 * to.scale_bytes(), to.heads);
   for (std::int64_t h = 0; h < to.heads; h += most) {
@@ -162,7 +89,8 @@ void DeviceKivi::make_arrays(Kernels& k, const float* x, const kv::KiviArrays& t
   }
 }
 
-void DeviceKivi::read_arrays(Kernels& k, const kv::KiviArrays& all, float* x) {
+void DeviceKivi::read_arrays(const kv::KiviArrays& all, float* x) {
+  const Kernels& k = kernels(all.bits);
   const std::size_t x_bytes = all.numbers() * sizeof(float);
   const std::int64_t most = fitting(x_bytes + all.code_bytes() + 2 * all.scale_bytes(), all.heads);
   for (std::int64_t h = 0; h < all.heads; h += most) {
@@ -178,7 +106,8 @@ void DeviceKivi::read_arrays(Kernels& k, const kv::KiviArrays& all, float* x) {
   }
 }
 
-void DeviceKivi::make_products(Kernels& k, const float* a, std::int64_t rows, const kv::KiviArrays& by, float* out) {
+void DeviceKivi::make_products(const float* a, std::int64_t rows, const kv::KiviArrays& by, float* out) {
+  const Kernels& k = kernels(by.bits);
   const std::int64_t depth = by.depth(), lanes = by.lanes();
   const std::int64_t blocks = (depth + kv::kMultiplyDepth - 1) / kv::kMultiplyDepth;
   // Of a row: a, the sums of blocks, out.
@@ -220,27 +149,8 @@ void DeviceKivi::make_products(Kernels& k, const float* a, std::int64_t rows, co
   }
 }
 
-void DeviceKivi::require() {
-  const std::lock_guard lock(mutex_);
-  for (const int bits : {2, 4, 8}) kernels(bits);
-}
-
-void DeviceKivi::do_quantize(const float* x, const kv::KiviArrays& to) {
-  const std::lock_guard lock(mutex_);
-  make_arrays(kernels(to.bits), x, to);
-}
-
-void DeviceKivi::do_dequantize(const kv::KiviArrays& from, float* x) {
-  const std::lock_guard lock(mutex_);
-  read_arrays(kernels(from.bits), from, x);
-}
-
-void DeviceKivi::do_multiply(const float* a, std::int64_t rows, const kv::KiviArrays& by, float* out) {
-  const std::lock_guard lock(mutex_);
-  make_products(kernels(by.bits), a, rows, by, out);
-}
-
 std::unique_ptr<kv::KiviMaker> open_kivi(const std::string& name) {
+  if (name == "sycl" || name.starts_with("sycl:")) return std::make_unique<SyclKivi>(name);
   const Survey all = survey();
   return std::make_unique<DeviceKivi>(choose(all, name));
 }

@@ -30,7 +30,8 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
     }
     const model::Attention& a = *mixer;
     const auto by_head = [&](const model::Norm& n) {
-      return n && n.weight && n.width == a.d && n.weight.columns == a.d && n.weight.rows == 1;
+      return n && n.kind == model::NormKind::kRms && n.weight && n.width == a.d && n.weight.columns == a.d &&
+             n.weight.rows == 1;
     };
     known = known && by_head(a.q_norm) && by_head(a.k_norm);
     if (!known) return {};

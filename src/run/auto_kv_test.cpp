@@ -81,6 +81,17 @@ TEST(AutoKv, TooShortAPromptKeepsF16AndSaysSo) {
   EXPECT_NE(engine.kv_note().find("16, the choice needs 64"), std::string::npos) << engine.kv_note();
 }
 
+// RMS norms of heads say how large queries and keys become; layer norms, which may add a bias, do not.
+TEST(AutoKv, OnlyRmsNormsOfHeadsChooseWithoutAPrompt) {
+  const auto note = [](const char* name) {
+    EngineOptions o = options("auto");
+    o.model = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/" + name;
+    return Engine(o, {}).kv_note();
+  };
+  EXPECT_NE(note("qwen3.gguf").find("norms of queries and keys"), std::string::npos) << note("qwen3.gguf");
+  EXPECT_EQ(note("persimmon.gguf").find("norms of queries and keys"), std::string::npos) << note("persimmon.gguf");
+}
+
 TEST(AutoKv, DefaultIsBalanced) {
   Engine engine(options(""), {});
   EXPECT_EQ(codecs_of(engine), codecs_of(Engine(options("balanced"), {})));

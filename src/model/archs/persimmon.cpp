@@ -1,0 +1,58 @@
+// Persimmon (Adept): layer norms, also of every query and key head; RoPE on a part of heads; one matrix of queries,
+// keys and values by head; a squared ReLU between two matrices. Biases everywhere.
+#include <cmath>
+#include <optional>
+
+#include "hub/config_reader.hpp"
+#include "model/blocks.hpp"
+
+namespace kvasir::model::archs_persimmon {
+
+// One weight and one bias of d elements, which all heads share.
+static Norm of_heads(const Names& n, std::string_view name, std::int64_t d) {
+  if (!n.has(name)) return {};
+  Norm norm = n.layer_norm(name);
+  norm.width = norm.weight.columns = norm.bias.columns = d;
+  return norm;
+}
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kRequired, Bias::kRequired);
+    a.q_norm = of_heads(n, "attn_q_norm", a.d);
+    a.k_norm = of_heads(n, "attn_k_norm", a.d);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kRelu2, Bias::kRequired)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+// Behind the usual, which turns whole heads.
+static void read(hub::ConfigReader& r) {
+  std::optional<double> share;
+  if (const auto* const rope = r.fields.object("rope_parameters"))
+    share = weights::ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("partial_rotary_factor");
+  if (!share) share = r.fields.number_if("partial_rotary_factor");
+  const auto turned = std::llround(share.value_or(0.5) * static_cast<double>(r.head));
+  if (turned < 2 || turned > r.head || turned % 2 != 0)
+    r.fields.bad("partial_rotary_factor", "expected an even part of a head");
+  r.set("rope.dimension_count", static_cast<std::int64_t>(turned));
+}
+
+constexpr hub::Rename kNames[] = {{"self_attn.query_key_value", "attn_qkv", hub::Make::kByHead},
+                                  {"self_attn.dense", "attn_output"},
+                                  {"self_attn.q_layernorm", "attn_q_norm"},
+                                  {"self_attn.k_layernorm", "attn_k_norm"},
+                                  {"mlp.dense_h_to_4h", "ffn_up"},
+                                  {"mlp.dense_4h_to_h", "ffn_down"}};
+
+const Arch entry{.summary = "Persimmon",
+                 .describe = describe,
+                 .hub = {{.types = {"persimmon"}, .activation = "relu2", .names = kNames, .read = read}}};
+
+}  // namespace kvasir::model::archs_persimmon
