@@ -164,6 +164,31 @@ TEST(IndexedModels, BlendingIsRefusedByName) {
   }
 }
 
+// What a table has for the last tokens' ids is found by ids.
+TEST(IndexedModels, RowsWithoutIdsAreRefusedByNameWhereIdsAreLookedUp) {
+  for (const bool looks_up : {true, false}) {
+    testing::Server server("exact", {"ram:?size=16MiB"}, store::Wrap{},
+                           kGoldenModels + (looks_up ? "qwen4exp.gguf" : "qwen35moe.gguf"));
+    const auto dim = static_cast<std::size_t>(server.model().spec().dim);
+    const auto block =
+        std::make_shared<const model::RowBlock>(std::vector<float>(3 * dim, 0.5f), static_cast<int>(dim));
+    ServiceRequest r;
+    r.request.prompt = {5, 6};
+    r.request.prompt.insert(r.request.prompt.end(), block->ids().begin(), block->ids().end());
+    r.request.runs = {{2, block}};
+    r.request.max_tokens = 1;
+    std::string said;
+    try {
+      server.submit(std::move(r))->wait();
+    } catch (const Error& e) {
+      said = std::string(e.context()) + " " + e.message();
+    }
+    EXPECT_EQ(said, looks_up
+                        ? "rows have no ids, and the model looks up what stands in its tables for the last tokens' ids"
+                        : "");
+  }
+}
+
 TEST_P(IndexedReuse, DraftsChangeNoBit) {
   const auto plain = serve({"ram:?size=64MiB"});
   const auto drafts = serve({"ram:?size=64MiB"}, "exact", DraftOptions{.draft = {"lookup"}, .draft_always = true});
