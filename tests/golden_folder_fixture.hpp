@@ -42,14 +42,16 @@ class NamedNumbers {
   std::uint64_t state_ = 0xcbf29ce484222325u;
 };
 
-// [name, type, shape, exponent, offset]; of U8: bits that are dropped in place of the exponent.
+// [name, type, shape, exponent, offset]; of I64 an order, or the numbers in place of the exponent; of U8: bits that are
+// dropped in place of the exponent.
 inline FolderTensor golden_tensor(const PlainJson& t) {
   FolderTensor out{t[0].get<std::string>(), t[1].get<std::string>(), t[2].get<std::vector<std::int64_t>>(), {}};
   std::int64_t n = 1;
   for (const std::int64_t d : out.shape) n *= d;
-  if (out.dtype == "I64") {  // an order: the "exponent" is its step
+  if (out.dtype == "I64") {  // the numbers themselves, or an order: the "exponent" is its step
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t x = (i * t[3].get<std::int64_t>() + t[4].get<std::int64_t>()) % n;
+      const std::int64_t x = t[3].is_array() ? t[3][static_cast<std::size_t>(i)].get<std::int64_t>()
+                                             : (i * t[3].get<std::int64_t>() + t[4].get<std::int64_t>()) % n;
       out.bytes.append(reinterpret_cast<const char*>(&x), sizeof x);
     }
     return out;

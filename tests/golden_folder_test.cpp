@@ -364,6 +364,23 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("inkling2_loop_text", "loop_layer_index_end", 5), "inkling2.loop.end: is 5, expected 1 to 4");
   says(config("inkling2_loop_text", "n_layers_per_attn_res_block", 2), "are not borders of blocks");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
+  says(config("qwen4_exp_text", "indexer_kv_heads", 2), "'indexer_kv_heads' is 2, expected 1");
+  says(config("qwen4_exp_text", "indexer_n_heads", nullptr), "'indexer_n_heads' is missing");
+  says(config("qwen4_exp_text", "indexer_budget", 18), "top_k is no multiple of the compress ratio");
+  says(config("qwen4_exp_text", "indexer_compress_ratio", 3), "compress_ratios holds 3, expected a power of two");
+  says(config("qwen4_exp_text", "hc_count", 3), "blk.0.hc_attn_norm.weight is 128, expected 96");
+  says(config("qwen4_exp_text", "output_gate_type", "tanh"), "ssm.output_gate is neither sigmoid nor silu");
+  says(config("qwen4_exp_text", "ple_layer_ids", {1, 2}), "'ple_layer_ids' names 2 layers, expected at most one");
+  says(config("qwen4_exp_text", "ple_layer_ids", {5}), "'ple_layer_ids' holds 5, expected layers from 1 to 4");
+  says(config("qwen4_exp_text", "eos_token_id", nullptr), "'eos_token_id' is no token, which the n-grams");
+  says(config("qwen4_exp_text", "heads_per_ngram", 3), "'ple_embed_dim' is 32, expected a multiple of the heads, 6");
+  says(config("qwen4_exp_text", "ngram_size", 2), "ple.layer_multipliers has 3 elements, expected 2");
+  says(tensor("qwen4_exp_text", "layer_multipliers", gone), "ple.layer_multipliers is missing");
+  says(tensor("qwen4_exp_text", "shard_1.", gone), "per_layer_token_embd.weight: has no part 1, and has part 2");
+  says(tensor("qwen4_exp_text", "shard_3.", gone), "ple.head_vocab_sizes reaches row");
+  says(tensor("qwen4_exp_text", "ngram_heads_vocab_sizes",
+              [](GoldenFolder& g, std::size_t i) { g.tensors[i].dtype = "F64"; }),
+       "ngram_heads_vocab_sizes: is F64, expected a vector of I64");
 }
 
 // Older releases of transformers wrote what is no JSON.

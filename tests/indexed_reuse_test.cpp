@@ -1,6 +1,6 @@
-// Behind a scheduler: models that keep more than keys and values, such as rows of an index (DeepSeek V3.2, GLM-5) or
-// what convolutions of keys and values read (Inkling 2), and folders of FP8 and MLX. What they keep is reused, kept
-// over restarts and shared by requests.
+// Behind a scheduler: models that keep more than keys and values, such as rows of an index (DeepSeek V3.2, GLM-5), what
+// convolutions of keys and values read (Inkling 2), or both, states and ids of tokens (Qwen4-exp), and folders of FP8
+// and MLX. What they keep is reused, kept over restarts and shared by requests.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -93,7 +93,8 @@ class IndexedReuse : public ::testing::TestWithParam<const char*> {
   std::string model_;
 };
 INSTANTIATE_TEST_SUITE_P(Models, IndexedReuse,
-                         ::testing::Values("deepseek32.gguf", "glm-dsa.gguf", "inkling2.gguf", "fp8", "mlx"));
+                         ::testing::Values("deepseek32.gguf", "glm-dsa.gguf", "inkling2.gguf", "qwen4exp.gguf", "fp8",
+                                           "mlx"));
 
 TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
   const std::vector<std::string> disk = {"lmdb:" + kept_.path};
@@ -146,7 +147,8 @@ TEST_P(IndexedReuse, TurnsRestartsAndCompanyKeepEveryBit) {
 TEST(IndexedModels, BlendingIsRefusedByName) {
   for (const auto& [model, why] : {std::pair("deepseek32.gguf", "reads the tokens that an index chooses"),
                                    {"glm-dsa.gguf", "reads the tokens that an index chooses"},
-                                   {"inkling2.gguf", "has keys that go through a convolution"}}) {
+                                   {"inkling2.gguf", "has keys that go through a convolution"},
+                                   {"qwen4exp.gguf", "is recurrent: its state is one of all tokens before it"}}) {
     const auto server = std::make_unique<testing::Server>(
         "exact", std::vector<std::string>{"ram:?size=64MiB"}, store::Wrap{}, kGoldenModels + model, DraftOptions{},
         [](std::string text) { return text; }, [](EngineOptions& o, Engine::Needs&) { o.whole_windows = true; });
@@ -159,6 +161,31 @@ TEST(IndexedModels, BlendingIsRefusedByName) {
     const BlendReceipt receipt = server->submit(std::move(r))->wait().outcome.receipt.blend;
     EXPECT_TRUE(receipt.asked);
     EXPECT_NE(receipt.refused.find(why), receipt.refused.npos) << model << ": " << receipt.refused;
+  }
+}
+
+// What a table has for the last tokens' ids is found by ids.
+TEST(IndexedModels, RowsWithoutIdsAreRefusedByNameWhereIdsAreLookedUp) {
+  for (const bool looks_up : {true, false}) {
+    testing::Server server("exact", {"ram:?size=16MiB"}, store::Wrap{},
+                           kGoldenModels + (looks_up ? "qwen4exp.gguf" : "qwen35moe.gguf"));
+    const auto dim = static_cast<std::size_t>(server.model().spec().dim);
+    const auto block =
+        std::make_shared<const model::RowBlock>(std::vector<float>(3 * dim, 0.5f), static_cast<int>(dim));
+    ServiceRequest r;
+    r.request.prompt = {5, 6};
+    r.request.prompt.insert(r.request.prompt.end(), block->ids().begin(), block->ids().end());
+    r.request.runs = {{2, block}};
+    r.request.max_tokens = 1;
+    std::string said;
+    try {
+      server.submit(std::move(r))->wait();
+    } catch (const Error& e) {
+      said = std::string(e.context()) + " " + e.message();
+    }
+    EXPECT_EQ(said, looks_up
+                        ? "rows have no ids, and the model looks up what stands in its tables for the last tokens' ids"
+                        : "");
   }
 }
 

@@ -24,6 +24,7 @@ GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "bailing_hybrid": "bailingmoe3
           "internlm2": "internlm2", "jais2": "jais2", "jamba": "jamba", "kimi_linear": "kimi-linear",
           "laguna": "laguna", "mamba": "mamba", "mellum": "mellum", "minicpm": "minicpm",
           "minicpm3": "minicpm3", "nanbeige": "nanbeige", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",
+          "qwen4_exp_text": "qwen4exp",
           "xverse": "xverse"}
 # NAME: what the converter is called with besides.
 FILES = {
@@ -42,13 +43,14 @@ FILES = {
     "seed_oss+bias": [],
 }
 # Decays of states are exponentials, which the converter computes in the folder's type.
-WIDE = {"bailing_hybrid", "falcon_mamba", "jamba", "kimi_linear", "mamba"}
+WIDE = {"bailing_hybrid", "falcon_mamba", "jamba", "kimi_linear", "mamba", "qwen4_exp_text"}
 TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
 
 
 def widen(file):
     from safetensors.torch import load_file, save_file
-    save_file({key: tensor.float() for key, tensor in load_file(file).items()}, file, {"format": "pt"})
+    tensors = load_file(file)
+    save_file({key: t.float() if t.is_floating_point() else t for key, t in tensors.items()}, file, {"format": "pt"})
 
 
 def main():

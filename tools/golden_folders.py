@@ -69,6 +69,7 @@ HEADS = dict(kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_di
 # More tokens than an index chooses, and so many heads that no score is 0: torch takes any of equal scores.
 INDEXED = dict(HEADS, num_key_value_heads=2, q_lora_rank=48, n_routed_experts=8, first_k_dense_replace=1, index_topk=16, index_head_dim=16,
                index_n_heads=32)
+QSA = dict(indexer_n_heads=32, indexer_kv_heads=1, indexer_head_dim=16, indexer_budget=16, indexer_compress_ratio=4, hc_lowrank=8)
 KIMI = dict(HEADS, linear_head_dim=16, num_key_value_heads=2)
 LING = dict(HEADS, n_group=4, topk_group=2, first_k_dense_replace=1, layer_group_size=2, short_conv_kernel_size=3, num_mtp_layers=0)
 LAGUNA = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
@@ -272,6 +273,9 @@ MODELS = {
                        decoder_sparse_step=1, mlp_only_layers=[]),
     "qwen3_next": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
                         partial_rotary_factor=0.5),
+    "qwen4_exp_text": usual(DELTA, DELTA_EXPERTS, QSA, hidden_size=32, ple_layer_ids=[2], heads_per_ngram=2, ngram_vocab_size_base=97,
+                            split_ngram_parts=4, make_ngram_vocab_size_divisible_by=8, output_gate_type="sigmoid", max_position_embeddings=704,
+                            rope_parameters=dict(SECTIONS, rope_theta=10000.0)),
     "sarvam_mla": usual(SLIM, HEADS, num_hidden_layers=3, head_dim=8, num_key_value_heads=2, norm_topk_prob=True, routed_scaling_factor=1.5,
                         rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
     "sarvam_moe": usual(SLIM, num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32,
@@ -386,6 +390,9 @@ def write(name, settings, ids, out):
             if "mxfp4" in name and key.endswith(("gate_up_proj", "down_proj")):
                 blocks, scales, tensors[key] = mxfp4(key, tensor)
                 listed += [[key + "_blocks", "U8", list(blocks.shape), 56, 0], [key + "_scales", "U8", list(scales.shape), 62, 118]]
+                continue
+            if tensor.dtype == np.int64:  # what hashes are made with
+                listed.append([key, "I64", list(tensor.shape), tensor.tolist(), 0])
                 continue
             exponent, offset = rule(key, tensor)
             tensors[key] = values(key, tensor.shape, exponent, offset)

@@ -81,6 +81,7 @@ void read_indexed(ConfigReader& r);
 void read_minicpm3(ConfigReader& r);
 void read_cohere2_moe(ConfigReader& r);
 void read_delta(ConfigReader& r);
+void read_qwen4exp(ConfigReader& r);
 void read_lfm2(ConfigReader& r);
 void read_lfm3(ConfigReader& r);
 void read_falcon_h1(ConfigReader& r);

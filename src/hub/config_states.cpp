@@ -53,7 +53,9 @@ std::vector<std::string> layer_kinds(const ConfigReader& r) {
   if (types) {
     for (const FolderJson& t : *types) {
       const std::string kind = t.is_string() ? t.get<std::string>() : "";
-      kinds.push_back(kind == "attention" ? "full_attention" : kind == "mamba" ? "linear_attention" : kind);
+      kinds.push_back(kind == "attention" || kind == "indexed_attention" ? "full_attention"
+                      : kind == "mamba"                                  ? "linear_attention"
+                                                                         : kind);
     }
   } else if (const auto pattern = r.fields.text_if("hybrid_override_pattern")) {
     for (const char c : *pattern)
@@ -89,7 +91,8 @@ void read_delta(ConfigReader& r) {
   r.set("ssm.time_step_rank", heads);
   r.set("ssm.state_size", key);
   r.set("ssm.inner_size", heads * value);
-  if (r.out.family.arch.starts_with("qwen35")) r.out.tiled = {keys, heads, value, 2 * keys * key};
+  if (r.out.family.arch.starts_with("qwen35") || r.out.family.arch == "qwen4exp")
+    r.out.tiled = {keys, heads, value, 2 * keys * key};
   if (r.fields.find("layer_types")) {
     std::vector<bool> recurrent;
     for (const std::int64_t n : attends(r, layer_kinds(r), {"linear_attention"})) recurrent.push_back(n == 0);
@@ -98,6 +101,48 @@ void read_delta(ConfigReader& r) {
     r.set("full_attention_interval", r.integer_of({"full_attention_interval"}, 1).value_or(4));
   }
   read_experts(r);
+}
+
+// Qwen 3.8 Flash-Next. What hashes are made with is in tensors.
+void read_qwen4exp(ConfigReader& r) {
+  r.expect("attention_bias", false);
+  r.expect("indexer_kv_heads", 1);
+  read_delta(r);
+  r.set("ssm.output_gate", r.fields.text_if("output_gate_type").value_or("silu"));
+  r.set("hyper_connection.count", r.integer_of({"hc_count"}, 2).value_or(4));
+  r.set("hyper_connection.low_rank", r.integer_of({"hc_lowrank"}, 1).value_or(320));
+  r.set("attention.indexer.head_count", r.need({"indexer_n_heads"}, 1));
+  r.set("attention.indexer.key_length", r.need({"indexer_head_dim"}, 1));
+  r.set("attention.indexer.top_k", r.need({"indexer_budget"}, 1));
+  r.set("attention.compress_ratios", r.need({"indexer_compress_ratio"}, 1));
+  const FolderJson* layers = r.fields.array("ple_layer_ids");
+  if (!layers || layers->empty()) return;
+  std::vector<std::int64_t> from_0;
+  for (const FolderJson& l : *layers) {
+    if (!l.is_number_integer() || l.get<std::int64_t>() < 1 || l.get<std::int64_t>() > r.layers)
+      r.fields.bad("ple_layer_ids",
+                   fmt::format("holds {}, expected layers from 1 to {}", l.dump().substr(0, 40), r.layers));
+    from_0.push_back(l.get<std::int64_t>() - 1);
+  }
+  if (from_0.size() > 1)
+    r.fields.unsupported("ple_layer_ids", fmt::format("names {} layers, expected at most one", from_0.size()));
+  const std::int64_t longest = r.integer_of({"ngram_size"}, 2).value_or(3);
+  const std::int64_t heads = r.integer_of({"heads_per_ngram"}, 1).value_or(8);
+  const std::int64_t width = r.integer_of({"ple_embed_dim"}, 1).value_or(r.width);
+  if (width % ((longest - 1) * heads) != 0)
+    r.fields.bad("ple_embed_dim",
+                 fmt::format("is {}, expected a multiple of the heads, {}", width, (longest - 1) * heads));
+  r.set("ple.layers", std::move(from_0));
+  r.set("ple.ngram_size", longest);
+  r.set("ple.heads_per_ngram", heads);
+  r.set("ple.conv_kernel", r.integer_of({"ple_conv_kernel_size"}, 1).value_or(4));
+  r.set("embedding_length_per_layer_input", width / ((longest - 1) * heads));
+  // The first of several, as transformers takes it.
+  const FolderJson* end = r.fields.find("eos_token_id");
+  if (end && end->is_array() && !end->empty()) end = &end->front();
+  if (!end || !end->is_number_integer() || end->get<std::int64_t>() < 0)
+    r.fields.bad("eos_token_id", "is no token, which the n-grams of ple_layer_ids end behind");
+  r.set("ple.eos_token_id", end->get<std::int64_t>());
 }
 
 // OLMo hybrid: as many key heads as value heads. Released ones have no positions.

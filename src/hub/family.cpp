@@ -49,18 +49,19 @@ std::optional<Place> of_layer(const Family& family, std::string_view rest, std::
   if (number < 0 || !takes(rest, ".")) return std::nullopt;
   std::string name(rest);
   std::int64_t expert = -1;
-  constexpr std::string_view kExperts = "experts.";
-  if (const std::size_t at = rest.find(kExperts); at != rest.npos) {
-    std::string_view behind = rest.substr(at + kExperts.size());
-    expert = take_number(behind);
-    if (expert >= 0) name = fmt::format("{}*{}", rest.substr(0, at + kExperts.size()), behind);
-  }
+  for (const std::string_view list : {"experts.", "ngram_embedding.shard_"})
+    if (const std::size_t at = rest.find(list); at != rest.npos) {
+      std::string_view behind = rest.substr(at + list.size());
+      expert = take_number(behind);
+      if (expert >= 0) name = fmt::format("{}*{}", rest.substr(0, at + list.size()), behind);
+    }
   std::optional<Place> place = find(family.names, name);
   if (!place && takes(rest, "post_attention_layernorm."))
     place = Place{.name = fmt::format("{}.{}", family.post_norms ? "post_attention_norm" : "ffn_norm", rest)};
   if (!place) place = find(kOfLayer, name);
   if (!place) return std::nullopt;
-  if (place->make != Make::kNumber) place->name = fmt::format("blk.{}.{}", layer, place->name);
+  if (place->make != Make::kNumber && place->make != Make::kNumbers && place->make != Make::kShard)
+    place->name = fmt::format("blk.{}.{}", layer, place->name);
   place->expert = expert;
   place->layer = static_cast<int>(layer);
   return place;

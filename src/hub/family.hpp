@@ -26,6 +26,8 @@ enum class Make {
   kNumber,       // one number of a layer, which is metadata in GGUF: `to` is the key
   kByFour,       // rows in four parts, each of queries, values and keys
   kWhole,        // whole numbers of 64 bits, which become floats
+  kNumbers,      // whole numbers of 64 bits, which are metadata in GGUF: `to` is the key
+  kShard,        // rows of a matrix of the model, behind those of the parts before; '*' in `from`: which part
 };
 
 struct Rename {
@@ -76,7 +78,7 @@ std::span<const Rename> granite_without_experts();
 // Where a tensor goes.
 struct Place {
   std::string name;          // in GGUF; empty: of no use to a language model (buffers, a vision tower)
-  std::int64_t expert = -1;  // whose matrix it is
+  std::int64_t expert = -1;  // whose matrix it is, or which part of the rows (kShard)
   int layer = -1;
   Make make = Make::kSame;
 };

@@ -240,6 +240,10 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"masked_embedding.centroids", "masked_embd_centroids"},
                                       {"masked_embedding.token_ordering", "masked_embd_ordering", Make::kWhole},
                                       {"z_L_init", "hrm.z_l_init"},
+                                      // Qwen 3.8 Flash-Next.
+                                      {"hyper_connection_mixer.hc_norm", "output_hc_norm"},
+                                      {"hyper_connection_mixer.input_mix_weight_down", "output_hc_down"},
+                                      {"hyper_connection_mixer.input_mix_weight_up", "output_hc_up"},
                                       // Inkling 2.
                                       {"embed", "token_embd"},
                                       {"embed_norm", "token_embd_norm"},

@@ -73,9 +73,9 @@ class RopeReader {
 
   // Model types that read the field; the others turn whole heads whatever it says.
   bool turns_part() const {
-    constexpr std::string_view kArchs[] = {"chatglm", "deepseek2", "glm4",       "glm4moe",   "gptneox",
-                                           "laguna",  "mellum",    "minimax-m2", "nemotron",  "phi2",
-                                           "phi3",    "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
+    constexpr std::string_view kArchs[] = {"chatglm",   "deepseek2",  "glm4",     "glm4moe", "gptneox", "laguna",
+                                           "mellum",    "minimax-m2", "nemotron", "phi2",    "phi3",    "qwen35",
+                                           "qwen35moe", "qwen3next",  "qwen4exp", "stablelm"};
     return std::find(std::begin(kArchs), std::end(kArchs), arch_) != std::end(kArchs);
   }
 

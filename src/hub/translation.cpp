@@ -60,14 +60,21 @@ TensorInfo described(const ShardTensor& t, const std::string& path) {
   return info;
 }
 
-std::vector<float> whole_numbers(const ShardTensor& t, const std::string& path) {
+std::vector<std::int64_t> integers_of(const ShardTensor& t, const std::string& path) {
   if (t.dtype != "I64" || t.shape.size() != 1)
     fail(Code::kBadInput, t.name, fmt::format("is {}, expected a vector of I64", t.dtype), path);
+  std::vector<std::int64_t> out(t.bytes.size() / sizeof(std::int64_t));
+  std::memcpy(out.data(), t.bytes.data(), out.size() * sizeof(std::int64_t));
+  return out;
+}
+
+// A permutation.
+std::vector<float> whole_numbers_of(const ShardTensor& t, const std::string& path) {
+  const std::vector<std::int64_t> numbers = integers_of(t, path);
   std::vector<float> out;
-  std::vector<bool> seen(t.bytes.size() / sizeof(std::int64_t));
+  std::vector<bool> seen(numbers.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    std::int64_t n;
-    std::memcpy(&n, t.bytes.data() + i * sizeof n, sizeof n);
+    const std::int64_t n = numbers[i];
     if (n < 0 || std::cmp_greater_equal(n, seen.size()) || seen[static_cast<std::size_t>(n)])
       fail(Code::kBadInput, t.name, fmt::format("has {} at {}, expected every number below {} once", n, i, seen.size()),
            path);
@@ -126,7 +133,12 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
   if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
   const Place place = place_of(configuration_.family, t.name, path);
   if (unused(configuration_, place)) return;
-  if (place.make == Make::kWhole) return list_.add_floats(place.name, whole_numbers(t, path));
+  if (place.make == Make::kWhole) return list_.add_floats(place.name, whole_numbers_of(t, path));
+  if (place.make == Make::kNumbers) {
+    if (!whole_numbers.emplace(place.name, integers_of(t, path)).second)
+      fail(Code::kBadInput, t.name, "is there twice, expected it in one layer", path);
+    return;
+  }
   if (place.make == Make::kNumber) return put_number(place, t, quant_of(t, path), path);
   put(t.name, described(t, path), path);
 }
@@ -155,6 +167,7 @@ void Translation::finish() {
   check_numbers();
   join_parts();
   stack_experts();
+  join_shards();
   list_.widen(widen_in_, widen_out_);
   if (configuration_.tied) list_.drop_tied_head();
   for (const Extra& e : configuration_.extras) list_.add_floats(e.name, e.values);
@@ -190,6 +203,13 @@ void Translation::add_mxfp4() {
 void Translation::put(const std::string& name, TensorInfo info, const std::string& path) {
   const Place place = place_of(configuration_.family, name, path);
   if (unused(configuration_, place)) return;
+  if (place.make == Make::kShard) {
+    info.name = name;
+    if (info.rank != 2) fail(Code::kBadInput, name, "expected a matrix", path);
+    if (!shards_[place.name].emplace(place.expert, std::move(info)).second)
+      fail(Code::kBadInput, name, "is there twice, expected it in one layer", path);
+    return;
+  }
   if (place.expert >= 0 && std::cmp_greater_equal(place.expert, configuration_.experts))
     fail(Code::kBadInput, name, fmt::format("expected experts below {}", configuration_.experts), path);
   info.name = name;
@@ -230,7 +250,8 @@ void Translation::put_vector(const Place& place, const TensorInfo& info, const s
       x[i] = read[static_cast<std::size_t>(rows.row_in_file(static_cast<std::int64_t>(i)))];
   }
   const bool state_norm = place.name.ends_with("ssm_norm.weight");
-  if (c.family.one_more && place.name.ends_with("norm.weight") && !state_norm)
+  const bool norm = place.name.ends_with("norm.weight") || place.name.find(".ple_norm_") != place.name.npos;
+  if (c.family.one_more && norm && !state_norm)
     for (float& v : x) v += 1.0f;
   if (place.make == Make::kDecay)
     for (float& v : x) v = -std::exp(v);

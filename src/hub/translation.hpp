@@ -32,7 +32,8 @@ class Translation {
 
   std::vector<weights::TensorInfo>& tensors() { return list_.tensors; }
   std::vector<std::vector<float>>& floats() { return list_.floats; }
-  std::map<std::string, std::vector<double>> numbers;  // of each layer, by key
+  std::map<std::string, std::vector<double>> numbers;              // of each layer, by key
+  std::map<std::string, std::vector<std::int64_t>> whole_numbers;  // Make::kNumbers, by key
 
  private:
   void add_int4(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
@@ -48,6 +49,7 @@ class Translation {
   void check_numbers() const;
   void join_parts();
   void stack_experts();
+  void join_shards();
 
   const Configuration& configuration_;
   const std::string& folder_;
@@ -57,6 +59,7 @@ class Translation {
   std::map<std::string, weights::ShardTensor> f8_scales_;                               // by stem
   std::map<std::string, std::pair<weights::ShardTensor, weights::ShardTensor>> mxfp4_;  // blocks and scales, by stem
   std::map<std::string, std::map<std::int64_t, weights::TensorInfo>> experts_;          // by name in GGUF
+  std::map<std::string, std::map<std::int64_t, weights::TensorInfo>> shards_;           // likewise, Make::kShard
   std::map<std::string, std::map<char, weights::TensorInfo>> parts_;  // of rows, by name in GGUF and number
   weights::TensorInfo widen_in_, widen_out_;  // OPT's narrow embedding: (dim, narrow) and (narrow, dim)
   TensorList list_;

@@ -51,6 +51,22 @@ void Translation::join_parts() {
   }
 }
 
+void Translation::join_shards() {
+  for (auto& [name, numbered] : shards_) {
+    std::vector<TensorInfo> all;
+    for (auto& [number, info] : numbered) {
+      if (std::cmp_not_equal(number, all.size()))
+        wrong_part(name, fmt::format("has no part {}, and has part {}", all.size(), number), folder_);
+      if (!all.empty() && (info.columns() != all.front().columns() || info.quant != all.front().quant))
+        wrong_part(info.name, fmt::format("has another width or type than {}", all.front().name), folder_);
+      all.push_back(std::move(info));
+    }
+    TensorInfo whole = joined(std::move(all));
+    whole.name = name;
+    list_.push(std::move(whole), folder_);
+  }
+}
+
 void Translation::stack_experts() {
   for (auto& [name, matrices] : experts_) {
     std::vector<TensorInfo> all;

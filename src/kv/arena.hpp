@@ -234,7 +234,7 @@ void visit_states(const Arena& arena, const Sequence& s, F&& f) {
     };
     if (boundary > 0) {
       bytes(layer.recurrent.columns,
-            static_cast<std::size_t>(shape.taps - 1) * static_cast<std::size_t>(shape.channels));
+            static_cast<std::size_t>(shape.reach()) * static_cast<std::size_t>(shape.channels));
       bytes(layer.recurrent.boundary, layer.recurrent.boundary_floats);
     }
     bytes(layer.recurrent.rows, static_cast<std::size_t>(s.length - boundary) * static_cast<std::size_t>(shape.row()));

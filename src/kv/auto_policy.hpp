@@ -42,7 +42,7 @@ struct AutoChoice {
 };
 
 // The smallest rotated codec within `budget` for every layer, f16 where none is. gains[l]: noise variance of layer l's
-// scores per unit of relative distortion, of its worst query head. REQUIRES: budget > 0, a gain per layer.
+// scores per unit of relative distortion, of its worst query head. REQUIRES: budget > 0; gains as share_out has them.
 AutoChoice choose_codecs(const CacheShape& shape, std::span<const double> gains, double budget);
 
 // E|x - x^|^2 / E|x|^2 of Gaussian rows, as this codec stores them at this head size.

@@ -287,7 +287,7 @@ static std::size_t bytes_read(CacheState& m, const Sequence& s) {
   for (const LayerLayout& layer : l.layers) {
     if (const RecurrentShape& r = layer.shape.recurrent)
       bytes += sizeof(float) * (layer.recurrent.boundary_floats +
-                                static_cast<std::size_t>(r.taps - 1) * static_cast<std::size_t>(r.channels));
+                                static_cast<std::size_t>(r.reach()) * static_cast<std::size_t>(r.channels));
     if (!layer.attends()) continue;
     const std::int64_t first = layer.first_page(s.length - 1);
     const std::int64_t begin = layer.shape.window > 0 ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;

@@ -89,7 +89,7 @@ class Cache {
   void attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring);
   // Before the layers that CacheShape::indexes[index] chooses for: appends its rows k of every slice, and chooses for
   // every row of every slice the tokens that these layers see (kv/chooser.hpp), until another index chooses.
-  //   q (n, heads, dim)  k (n, dim)  weights (n, heads)   of all indexes in their order
+  //   q (n, heads, dim)  k (n, dim)  weights (n, heads), null: 1   of all indexes in their order
   void choose(int index, const float* q, const float* k, const float* weights);
   // Takes every slice through the recurrence of `layer`, token after token. For every row, with the layer's shape R:
   //   x (n, R.channels), not convolved yet   gates (n, R.gates())   out (n, R.outputs())

@@ -164,15 +164,15 @@ inline double as_stored(float x, const std::string& codec) {
   return x;
 }
 
-// Tokens that index x chooses for token i, by scores in double of rows as the lossless codec stores them; of equals the
-// earlier.
+// Tokens that index x chooses for token i, by scores in double of rows as the lossless codec stores them, of whole
+// blocks by their last rows; of equals the earlier. With those behind the last whole block.
 inline std::vector<bool> chosen_in_double(const CacheShape& shape, const Tokens& t, std::size_t x, int i,
                                           const std::string& codec) {
   const auto heads = static_cast<std::size_t>(shape.indexes[x].heads),
              dim = static_cast<std::size_t>(shape.indexes[x].dim);
-  const auto at = static_cast<std::size_t>(i);
+  const auto at = static_cast<std::size_t>(i), block = static_cast<std::size_t>(shape.indexes[x].block);
   std::vector<std::pair<double, int>> order;
-  for (std::size_t j = 0; j <= at; ++j) {
+  for (std::size_t j = block - 1; j <= at; j += block) {
     double score = 0;
     for (std::size_t h = 0; h < heads; ++h) {
       double dot = 0;
@@ -185,8 +185,9 @@ inline std::vector<bool> chosen_in_double(const CacheShape& shape, const Tokens&
   }
   std::sort(order.begin(), order.end());
   std::vector<bool> chosen(at + 1);
-  for (std::size_t j = 0; j < std::min(order.size(), static_cast<std::size_t>(shape.indexes[x].top)); ++j)
-    chosen[static_cast<std::size_t>(order[j].second)] = true;
+  for (std::size_t j = 0; j < std::min(order.size(), static_cast<std::size_t>(shape.indexes[x].top) / block); ++j)
+    for (std::size_t back = 0; back < block; ++back) chosen[static_cast<std::size_t>(order[j].second) - back] = true;
+  for (std::size_t j = (at + 1) / block * block; j <= at; ++j) chosen[j] = true;
   return chosen;
 }
 

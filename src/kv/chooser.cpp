@@ -15,11 +15,14 @@ std::ptrdiff_t words_of_pages(std::int64_t tokens) {
                                      static_cast<std::int64_t>(chosen_words(kPageTokens)));
 }
 
-// out[t] = sum over heads of weights[h] * relu(s[h][t]) for t in [begin, end), heads in order.
+// Positions below this see everything.
+std::int64_t all_below(const LayerShape& s) { return s.chooses + s.block - 1; }
+
+// out[t] = sum over heads of weights[h] * relu(s[h][t]) for t in [begin, end), heads in order; weights null: 1.
 void add_heads(const float* s, const float* weights, int heads, int begin, int end, float* out) {
   std::fill(out + begin, out + end, 0.0f);
   for (int h = 0; h < heads; ++h, s += kPageTokens)
-    for (int t = begin; t < end; ++t) out[t] += weights[h] * std::max(s[t], 0.0f);
+    for (int t = begin; t < end; ++t) out[t] += (weights ? weights[h] : 1.0f) * std::max(s[t], 0.0f);
 }
 
 }  // namespace
@@ -48,16 +51,16 @@ void Chooser::reserve(std::span<const Slice> slices) {
 
 Chosen Chooser::chosen(int index) const {
   KVASIR_CHECK(index == index_);
-  return {words_.as<std::uint64_t>(), pitch_, arena_.layer_at(index).shape.chooses};
+  return {words_.as<std::uint64_t>(), pitch_, all_below(arena_.layer_at(index).shape)};
 }
 
 void Chooser::run(const LayerStep& step, const float* weights) {
   index_ = step.x.layer;
-  const int top = step.layer().shape.chooses;
+  const std::int64_t all = all_below(step.layer().shape);
   int rows = 0;
   runs_.clear();
   for (const Part& p : step.plan.parts()) {
-    for (int t = static_cast<int>(std::clamp<std::int64_t>(top - p.position, 0, p.tokens)); t < p.tokens;) {
+    for (int t = static_cast<int>(std::clamp<std::int64_t>(all - p.position, 0, p.tokens)); t < p.tokens;) {
       const int count = std::min(p.tokens - t, kIndexRows - rows);
       runs_.push_back({&p, t, count, rows, p.block + 1});
       t += count;
@@ -83,12 +86,12 @@ void Chooser::choose(const LayerStep& step, const float* weights) {
     }
   });
   const Run& last = runs_.back();
-  const int top = step.layer().shape.chooses;
+  const int block = step.layer().shape.block, top = step.layer().shape.chooses / block;
   team_.parallel_for(last.slot + last.count, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (auto slot = static_cast<int>(begin); slot < end; ++slot) {
       const Run* run = runs_.data();
       while (slot >= run->slot + run->count) ++run;
-      pick(*run->part, run->token + slot - run->slot, slot, top);
+      pick(*run->part, run->token + slot - run->slot, slot, top, block);
     }
   });
 }
@@ -113,7 +116,8 @@ void Chooser::score(const LayerStep& step, const float* weights, const Run& run,
       const std::ptrdiff_t row = run.part->row + run.token + i;
       std::fill_n(scratch.ends, heads, end);
       kernel::attention().scores(step.x.q + row * heads * d, heads, d, scratch.k_tile, scratch.ends, scratch.weights);
-      add_heads(scratch.weights, weights + row * heads, heads, begin, end, scores(run.slot + i) + first);
+      add_heads(scratch.weights, weights ? weights + row * heads : nullptr, heads, begin, end,
+                scores(run.slot + i) + first);
     }
   };
   const Head raw{d, {}, nullptr};
@@ -128,23 +132,26 @@ void Chooser::score(const LayerStep& step, const float* weights, const Run& run,
   }
 }
 
-void Chooser::pick(const Part& part, int token, int slot, int top) const {
-  const std::int64_t n = part.position + token + 1;
+// REQUIRES: the row sees more than `top` whole blocks.
+void Chooser::pick(const Part& part, int token, int slot, int top, int block) const {
+  const std::int64_t tokens = part.position + token + 1, n = tokens / block;
   float* const s = scores(slot);
   float* const order = scores(kIndexRows + slot);
-  for (std::int64_t t = 0; t < n; ++t) {
-    if (std::isnan(s[t])) s[t] = -std::numeric_limits<float>::infinity();  // what an order needs: numbers
-    order[t] = s[t];
+  for (std::int64_t b = 0; b < n; ++b) {
+    const float x = s[b * block + block - 1];
+    order[b] = s[b] = std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;  // what an order needs: numbers
   }
   std::nth_element(order, order + top - 1, order + n, std::greater<>());
   const float least = order[top - 1];
   std::int64_t equals = top - std::count_if(order, order + top, [&](float x) { return x > least; });
   std::uint64_t* const words = words_.as<std::uint64_t>() + (part.row + token) * pitch_;
-  std::fill_n(words, words_of_pages(n), 0);
-  for (std::int64_t t = 0; t < n; ++t) {
-    if (!(s[t] > least) && !(s[t] == least && equals-- > 0)) continue;
-    words[t / 64] |= std::uint64_t{1} << (t % 64);
-  }
+  std::fill_n(words, words_of_pages(tokens), 0);
+  const auto see = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) words[t / 64] |= std::uint64_t{1} << (t % 64);
+  };
+  for (std::int64_t b = 0; b < n; ++b)
+    if (s[b] > least || (s[b] == least && equals-- > 0)) see(b * block, (b + 1) * block);
+  see(n * block, tokens);
 }
 
 }  // namespace kvasir::kv

@@ -26,6 +26,15 @@ CacheShape indexed(int top = 20, int top_of_second = 200) {
   return s;
 }
 
+// The same of heads with keys of their own, which see blocks.
+CacheShape blocks() {
+  CacheShape s = CacheShape::uniform(3, {.kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 16});
+  s.indexes = {{.heads = 4, .dim = 16, .top = 40, .block = 4}, {.heads = 3, .dim = 24, .top = 192, .block = 16}};
+  s.layers[0].chosen_by = 0;
+  s.layers[1].chosen_by = 1;
+  return s;
+}
+
 CacheOptions options(const std::string& codec, int sinks = 4, int window = 128) {
   return {.k_codec = codec,
           .v_codec = codec,
@@ -39,8 +48,7 @@ CacheOptions options(const std::string& codec, int sinks = 4, int window = 128) 
 TEST(Chooser, AgreesWithDouble) {
   Team team(3);
   for (const char* codec : {"f32", "f16"})
-    for (const int sinks : {0, 17}) {
-      const CacheShape shape = indexed();
+    for (const auto& [shape, sinks] : {std::pair(indexed(), 0), {indexed(), 17}, {blocks(), 0}, {blocks(), 17}}) {
       const Tokens t = random_tokens(shape, 400, 3);
       Cache cache(team, shape, options(codec, sinks));
       const Outputs outs = feed(cache, cache.create(), t, 0, t.n, 199);
@@ -50,8 +58,11 @@ TEST(Chooser, AgreesWithDouble) {
     }
 }
 
-TEST(Chooser, StepsAndThreadsAndNeighboursShowInNoBit) {
-  const CacheShape shape = indexed();
+class ChooserOf : public ::testing::TestWithParam<CacheShape (*)()> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, ChooserOf, ::testing::Values([] { return indexed(); }, [] { return blocks(); }));
+
+TEST_P(ChooserOf, StepsAndThreadsAndNeighboursShowInNoBit) {
+  const CacheShape shape = GetParam()();
   const Tokens t = random_tokens(shape, 322, 5), other = random_tokens(shape, 322, 6);
   for (const char* codec : {"f16", "rq4"})
     for (const int window : {0, 128}) {
@@ -92,9 +103,9 @@ Tokens mix(const CacheShape& shape, Tokens t, const Tokens& odd) {
 }
 
 // A generated token has the bits of a prompt's with lossless codecs, and drafted ones those that they have alone.
-TEST(Chooser, GeneratedAndDraftedTokensChooseAsPromptsDo) {
+TEST_P(ChooserOf, GeneratedAndDraftedTokensChooseAsPromptsDo) {
   Team team(2);
-  const CacheShape shape = indexed();
+  const CacheShape shape = GetParam()();
   const Tokens t = random_tokens(shape, 400, 5), mixed = mix(shape, t, random_tokens(shape, 400, 9));
   for (const char* codec : {"f32", "rq4"}) {
     CacheOptions o = options(codec);
@@ -117,7 +128,9 @@ TEST(Chooser, GeneratedAndDraftedTokensChooseAsPromptsDo) {
       if (pair) cache.truncate(drafts, at);
       got.resize(outs.size());
       for (std::size_t l = 0; l < outs.size(); ++l)
-        got[l].insert(got[l].end(), outs[l].begin(), outs[l].begin() + 4 * 32);
+        got[l].insert(
+            got[l].end(), outs[l].begin(),
+            outs[l].begin() + shape.at(static_cast<int>(l)).query_heads * shape.at(static_cast<int>(l)).head_dim_v);
     }
     expect_same_bits(got, want, codec + std::string(" drafted"));
     EXPECT_EQ(cache.bytes().digest(*drafts), cache.bytes().digest(*s));
@@ -128,13 +141,16 @@ TEST(Chooser, GeneratedAndDraftedTokensChooseAsPromptsDo) {
 // beginning that chose nothing.
 TEST(Chooser, ShortTextsSeeEverything) {
   Team team(2);
-  const CacheShape shape = indexed(1000, 1000);
-  CacheShape plain = shape;
-  plain.indexes.clear();
-  for (LayerShape& l : plain.layers) l.chosen_by = -1;
-  const Tokens t = random_tokens(shape, 600, 5);
-  Cache cache(team, shape, options("rq4")), dense(team, plain, options("rq4"));
-  expect_same_bits(feed(cache, cache.create(), t, 0, t.n, 100), feed(dense, dense.create(), t, 0, t.n, 100), "dense");
+  CacheShape wide = blocks();
+  wide.indexes[0].top = wide.indexes[1].top = 592;  // and 15 tokens behind them, which fill no block
+  for (CacheShape shape : {indexed(1000, 1000), wide}) {
+    CacheShape plain = shape;
+    plain.indexes.clear();
+    for (LayerShape& l : plain.layers) l.chosen_by = -1;
+    const Tokens t = random_tokens(shape, 595, 5);
+    Cache cache(team, shape, options("rq4")), dense(team, plain, options("rq4"));
+    expect_same_bits(feed(cache, cache.create(), t, 0, t.n, 100), feed(dense, dense.create(), t, 0, t.n, 100), "dense");
+  }
 }
 
 TEST(Chooser, RowsGoThroughLifeWithTheirPages) {
@@ -153,9 +169,9 @@ TEST(Chooser, RowsGoThroughLifeWithTheirPages) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Chooser, RestoredAndCutSequencesGoOn) {
+TEST_P(ChooserOf, RestoredAndCutSequencesGoOn) {
   Team team(2);
-  const CacheShape shape = indexed();
+  const CacheShape shape = GetParam()();
   const Tokens t = random_tokens(shape, 700, 5), other = random_tokens(shape, 700, 6);
   for (const char* codec : {"f16", "rq4"})
     for (const int n : {3, 20, 21, 128, 290}) {
@@ -192,18 +208,41 @@ TEST(Chooser, EqualScoresGoToEarlierTokens) {
   Team team(2);
   CacheShape shape =
       CacheShape::uniform(1, {.kv_heads = 1, .query_heads = 1, .head_dim = 8, .head_dim_v = 8, .latent = true});
-  shape.indexes = {{.heads = 1, .dim = 8, .top = 10}};
   shape.layers[0].chosen_by = 0;
-  Tokens t = random_tokens(shape, 300, 5);
-  std::fill(t.index_k[0].begin(), t.index_k[0].end(), 1.0f);
-  std::fill(t.index_q[0].begin(), t.index_q[0].end(), -1.0f);  // all scores are 0
-  Cache cache(team, shape, options("f32"));
-  EXPECT_LE(error_against_double(shape, t, feed(cache, cache.create(), t, 0, t.n, 90)[0], "f32", 0), 2e-6);
-  std::fill_n(t.index_weights[0].begin(), t.index_weights[0].size(), 1.0f);
-  for (int i = 0; i < 300; i += 3)
-    std::fill_n(t.index_k[0].begin() + 8 * i, 8, std::numeric_limits<float>::quiet_NaN());
-  feed(cache, cache.create(), t, 0, t.n, 90);
-  cache.check_integrity();
+  for (const int block : {1, 2}) {
+    shape.indexes = {{.heads = 1, .dim = 8, .top = 10, .block = block}};
+    Tokens t = random_tokens(shape, 300, 5);
+    std::fill(t.index_k[0].begin(), t.index_k[0].end(), 1.0f);
+    std::fill(t.index_q[0].begin(), t.index_q[0].end(), -1.0f);  // all scores are 0
+    Cache cache(team, shape, options("f32"));
+    EXPECT_LE(error_against_double(shape, t, feed(cache, cache.create(), t, 0, t.n, 90)[0], "f32", 0), 2e-6) << block;
+    std::fill_n(t.index_weights[0].begin(), t.index_weights[0].size(), 1.0f);
+    for (int i = 0; i < 300; i += 3)
+      std::fill_n(t.index_k[0].begin() + 8 * i, 8, std::numeric_limits<float>::quiet_NaN());
+    feed(cache, cache.create(), t, 0, t.n, 90);
+    cache.check_integrity();
+  }
+}
+
+// Weights that are all 1 need not be handed over.
+TEST(Chooser, WeightsMayBeLeftOut) {
+  Team team(2);
+  CacheShape shape = CacheShape::uniform(1, {.kv_heads = 2, .query_heads = 4, .head_dim = 16, .head_dim_v = 16});
+  shape.indexes = {{.heads = 3, .dim = 8, .top = 32, .block = 4}};
+  shape.layers[0].chosen_by = 0;
+  const Tokens t = random_tokens(shape, 200, 7);
+  const std::vector<float> ones(600, 1.0f);
+  std::vector<float> out[2];
+  for (const bool given : {false, true}) {
+    Cache cache(team, shape, options("f32"));
+    const Slice slice{cache.create(), 0, t.n, false};
+    out[given].resize(200 * 4 * 16);
+    cache.begin({&slice, 1});
+    cache.choose(0, t.index_q[0].data(), t.index_k[0].data(), given ? ones.data() : nullptr);
+    cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out[given].data(), {.scale = 0.25f});
+    cache.commit();
+  }
+  EXPECT_EQ(out[0], out[1]);
 }
 
 TEST(Chooser, BytesAreCountedAndWhatCannotBeIsRefused) {
@@ -239,6 +278,13 @@ TEST(Chooser, BytesAreCountedAndWhatCannotBeIsRefused) {
   bad = shape;
   bad.indexes[0].dim = 12;
   EXPECT_THROW(plan_memory(bad, options("f16"), 1), Error);
+  for (const int block : {0, 3, 8, 256}) {  // 20 tokens are chosen
+    bad = shape;
+    bad.indexes[0].block = block;
+    EXPECT_THROW(plan_memory(bad, options("f16"), 1), Error) << block;
+  }
+  bad.indexes[0].block = 4;
+  EXPECT_NO_THROW(plan_memory(bad, options("f16"), 1));
 }
 
 }  // namespace

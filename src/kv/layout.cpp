@@ -32,6 +32,8 @@ void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const 
 void check_recurrent(const RecurrentShape& r) {
   check_range(r.channels, 1, 1 << 24, "channels of a recurrent layer");
   check_range(r.taps, 1, kMostTaps, "taps of a recurrent layer");
+  check_range(r.dilation, 1, r.heads > 0 ? 1 : kPageTokens, "dilation of a recurrent layer");
+  check_range(r.reach(), 0, kPageTokens, "rows that a recurrent layer's convolution reaches back");
   check_range(r.heads, 0, 65536, "heads of a recurrent layer");
   if (r.heads == 0) return;
   check_range(r.key_heads, 1, r.heads, "key heads of a recurrent layer");
@@ -80,6 +82,10 @@ void check_indexes(const CacheShape& s, const CacheOptions& o) {
     check_range(x.dim, 8, 4096, "size of an index's rows");
     if (x.dim % 8 != 0) bad_option(std::to_string(x.dim) + " is no multiple of 8", "size of an index's rows");
     check_range(x.top, 1, std::int64_t{1} << 30, "tokens that an index chooses");
+    check_range(x.block, 1, kPageTokens, "tokens that an index chooses at a time");
+    if (!std::has_single_bit(static_cast<unsigned>(x.block)) || x.top % x.block != 0)
+      bad_option(std::to_string(x.block) + " is no power of two that divides " + std::to_string(x.top),
+                 "tokens that an index chooses at a time");
     if (std::none_of(s.layers.begin(), s.layers.end(), [&](const LayerShape& l) { return l.chosen_by == i; }))
       bad_option("index " + std::to_string(i) + " chooses for no layer", "indexes");
   }
@@ -142,7 +148,7 @@ void place_recurrent(Layout* l, LayerLayout* layer) {
   if (!s) return;
   RecurrentLayout& r = layer->recurrent;
   const auto states = static_cast<std::size_t>(s.heads) * static_cast<std::size_t>(s.key_dim * s.pitch());
-  const auto columns = static_cast<std::size_t>(s.taps - 1) * static_cast<std::size_t>(s.channels);
+  const auto columns = static_cast<std::size_t>(s.reach()) * static_cast<std::size_t>(s.channels);
   const auto take = [&](std::size_t floats) {
     const std::size_t at = l->recurrent_floats;
     l->recurrent_floats += (floats + 15) / 16 * 16;
@@ -461,8 +467,13 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   l.model_layers = shape.count();
   l.step_tokens = options.step_tokens;
   for (const IndexShape& x : shape.indexes)
-    l.shape.layers.push_back(
-        {.kv_heads = 1, .query_heads = x.heads, .head_dim = x.dim, .head_dim_v = 8, .latent = true, .chooses = x.top});
+    l.shape.layers.push_back({.kv_heads = 1,
+                              .query_heads = x.heads,
+                              .head_dim = x.dim,
+                              .head_dim_v = 8,
+                              .latent = true,
+                              .chooses = x.top,
+                              .block = x.block});
   l.selector = options.selector;
   l.drafts = options.drafts;
   l.residual = residual_of(options);

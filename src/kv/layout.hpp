@@ -43,7 +43,7 @@ struct BlockLayout {
 
 // Of one recurrent layer, in floats from the beginning of a sequence's part.
 struct RecurrentLayout {
-  std::size_t columns = 0;   // (taps - 1, channels): rows before the boundary
+  std::size_t columns = 0;   // (reach, channels): rows before the boundary
   std::size_t boundary = 0;  // (heads, key_dim, pitch): states at the boundary
   std::size_t rows = 0;      // (128, row): raw rows behind it
   std::size_t live = 0;      // (heads, key_dim, pitch): states now

@@ -25,8 +25,8 @@ enum class Forgetting : std::uint8_t {
   kByElement,  // steps (heads, value_dim), then keys and queries (key_dim) that all heads share (kernel::ScanRows)
 };
 
-// A mixer whose past is a state: of every channel the last taps - 1 rows, which a convolution reads, and of every head
-// a matrix (key_dim, value_dim). A token's raw row is its channels, then its gates. Values of the heads are channels,
+// A mixer whose past is a state: of every channel the last rows, as far as a convolution reaches, and of every head a
+// matrix (key_dim, value_dim). A token's raw row is its channels, then its gates. Values of the heads are channels,
 // and so are keys and queries unless they are gates.
 struct RecurrentShape {
   int channels = 0;  // 0: none
@@ -36,8 +36,10 @@ struct RecurrentShape {
   int key_dim = 0;    // even
   int value_dim = 0;
   Forgetting forgetting = Forgetting::kByHead;
+  int dilation = 1;  // from one row that a convolution reads to the next; 1 where there are heads
 
   explicit operator bool() const { return channels > 0; }
+  int reach() const { return (taps - 1) * dilation; }  // rows before a token that its convolution reads
   int gates() const {
     if (heads > 0 && forgetting == Forgetting::kByElement) return heads * value_dim + 2 * key_dim;
     return heads * (1 + (forgetting == Forgetting::kByKey ? key_dim : 1));
@@ -68,6 +70,7 @@ struct LayerShape {
   int chosen_by = -1;
   // More than 0: no layer of a model but the rows of an index, which the cache makes of CacheShape::indexes.
   int chooses = 0;
+  int block = 1;  // IndexShape::block of such rows
 
   bool attends() const { return kv_heads > 0; }
   // Elements of a sum of values: of a latent layer of keys, of which the first head_dim_v are wanted.
@@ -76,11 +79,13 @@ struct LayerShape {
 };
 
 // Rows beside keys and values that say which tokens a query sees: one key of every token, and query heads that score
-// it.
+// it. With a block, tokens are chosen `block` at a time, from token 0 on: the last key of each stands for all of them,
+// and a query sees besides those of the block that it does not fill.
 struct IndexShape {
   int heads = 0;  // of queries
   int dim = 0;    // of queries and keys; a multiple of 8
-  int top = 0;    // tokens that a query sees at most
+  int top = 0;    // tokens that a query chooses at most; a multiple of `block`
+  int block = 1;  // a power of two, at most a page
 };
 
 struct CacheShape {

@@ -75,11 +75,12 @@ struct Recurrence::Past {
     if (p < 0) return zeros;
     if (p >= begin) return x + (slice.row + p - begin) * shape.channels;
     if (p >= boundary) return rows + (p - boundary) * shape.row();
-    return columns + (p - boundary + shape.taps - 1) * shape.channels;
+    return columns + (p - boundary + shape.reach()) * shape.channels;
   }
-  // Rows that a convolution reads for `count` tokens from p on, at channel `first`.
+  // Rows that a convolution reads for `count` tokens from p on, at channel `first`: with a dilation, of one token.
   void window(std::int64_t p, std::int64_t count, std::int64_t first, const float** to) const {
-    for (std::int64_t i = 0; i < count + shape.taps - 1; ++i) to[i] = row(p - (shape.taps - 1) + i) + first;
+    for (std::int64_t i = 0; i < count + shape.taps - 1; ++i)
+      to[i] = row(p - shape.reach() + i * shape.dilation) + first;
   }
 };
 
@@ -191,7 +192,7 @@ void Recurrence::convolve(const Past& past, const Tensors& x, int piece) const {
   const RecurrentShape& s = past.shape;
   const std::int64_t first = std::int64_t{piece} * kPiece, width = std::min<std::int64_t>(kPiece, s.channels - first);
   for (std::int64_t p = past.begin; p < past.end();) {
-    const std::int64_t n = std::min<std::int64_t>(past.end() - p, kRecurrentTokens);
+    const std::int64_t n = s.dilation > 1 ? 1 : std::min<std::int64_t>(past.end() - p, kRecurrentTokens);
     const float* rows[kRecurrentTokens + kMostTaps];
     past.window(p, n, first, rows);
     const std::int64_t at = past.slice.row + p - past.begin;
@@ -213,8 +214,8 @@ void Recurrence::keep(const Past& past, const Tensors& x, int piece) const {
   const std::int64_t first = std::int64_t{piece} * kPiece, last = std::min<std::int64_t>(first + kPiece, s.row());
   const std::int64_t channels = std::clamp<std::int64_t>(last, first, std::max<std::int64_t>(first, s.channels));
   if (boundary > past.boundary)
-    for (std::int64_t i = 0; i < s.taps - 1; ++i) {
-      const float* const row = past.row(boundary - (s.taps - 1) + i);
+    for (std::int64_t i = 0; i < s.reach(); ++i) {
+      const float* const row = past.row(boundary - s.reach() + i);
       std::copy(row + first, row + channels, past.columns + i * s.channels + first);
     }
   for (std::int64_t p = std::max(past.begin, boundary); p < past.end(); ++p) {

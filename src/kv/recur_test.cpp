@@ -33,14 +33,17 @@ constexpr RecurrentShape kScan{.channels = 72,
                                .value_dim = 24,
                                .forgetting = Forgetting::kByElement};
 constexpr RecurrentShape kConvolution{.channels = 600, .taps = 3};
+constexpr RecurrentShape kDilated{.channels = 40, .taps = 4, .dilation = 5};
 constexpr LayerShape kAttention{1, 2, 16, 16};
 
 LayerShape with(LayerShape layer, const RecurrentShape& r) {
   layer.recurrent = r;
   return layer;
 }
-// A state alone, a convolution alone, attention, attention beside a state, nothing.
-CacheShape mixed() { return {{with({}, kDelta), with({}, kConvolution), kAttention, with(kAttention, kDelta), {}}}; }
+// A state alone, a convolution alone, attention, attention beside a state, nothing, a convolution with a dilation.
+CacheShape mixed() {
+  return {{with({}, kDelta), with({}, kConvolution), kAttention, with(kAttention, kDelta), {}, with({}, kDilated)}};
+}
 // Every row of a state with a decay of its own, and every element.
 CacheShape forgetful() { return {{with({}, kKeyed), with(kAttention, kScan), with({}, kScan)}}; }
 CacheShape stateful() { return {{with({}, kDelta), with({}, kConvolution)}}; }
@@ -390,6 +393,38 @@ TEST(Recurrent, ConvolutionsAloneAreThoseOfTheRecurrence) {
   }
 }
 
+// Every row is that of the tokens 0, 5, 10 and 15 before, which may lie in earlier steps and pages.
+TEST(Recurrent, ADilationReachesBack) {
+  Team team(2);
+  const CacheShape shape{{with({}, kDilated)}};
+  const Weights weights;
+  const Recurrent how = weights.of(kDilated, 0);
+  constexpr int kTokens = 300, kChannels = kDilated.channels;
+  for (const int chunk : {1, 13, 131, kTokens}) {
+    Cache cache(team, shape, options_for(1024));
+    Sequence* s = cache.create();
+    const std::vector<float> x = rows({{s, 3, 0, kTokens}}, 4, kChannels, 1);
+    std::vector<float> y(x.size());
+    for (int at = 0; at < kTokens; at += chunk) {
+      const Slice slice{s, 0, std::min(chunk, kTokens - at), false};
+      cache.begin({&slice, 1});
+      cache.recur(0, how, x.data() + at * kChannels, nullptr, y.data() + at * kChannels);
+      cache.commit();
+    }
+    double worst = 0;
+    for (int t = 0; t < kTokens; ++t)
+      for (int c = 0; c < kChannels; ++c) {
+        double want = static_cast<double>(how.bias[c]);
+        for (int j = 0; j < kDilated.taps; ++j)
+          if (const int from = t - (kDilated.taps - 1 - j) * kDilated.dilation; from >= 0)
+            want += static_cast<double>(how.taps[j * kChannels + c]) *
+                    static_cast<double>(x[static_cast<std::size_t>(from * kChannels + c)]);
+        worst = std::max(worst, std::abs(want - static_cast<double>(y[static_cast<std::size_t>(t * kChannels + c)])));
+      }
+    EXPECT_LE(worst, 1e-6) << chunk;
+  }
+}
+
 TEST(Recurrent, WrongShapesAreNamed) {
   Team team(1);
   const auto message = [&](const RecurrentShape& r) -> std::string {
@@ -410,6 +445,12 @@ TEST(Recurrent, WrongShapesAreNamed) {
   r = kDelta;
   r.channels = 100;
   EXPECT_NE(message(r).find("channels"), std::string::npos);
+  r = kDelta;
+  r.dilation = 2;
+  EXPECT_NE(message(r).find("dilation"), std::string::npos);
+  r = kDilated;
+  r.dilation = 43;
+  EXPECT_NE(message(r).find("reaches back"), std::string::npos);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ inline constexpr double kReadsText = 0.20;
 
 // Codecs of all layers, in runs. Layers with a window and layers without one keep within `share` of the bytes of f16
 // each for themselves. Head sizes that cannot be rotated get f16. Does not depend on the instruction set.
-// REQUIRES: a gain per layer, 0 < share.
+// REQUIRES: a gain for each of the first layers, among which are all that attend; 0 < share.
 std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const double> gains, double share);
 
 }  // namespace kvasir::kv

@@ -42,6 +42,18 @@ int ArchMetadata::in_layer(std::string_view key, int layer, std::optional<int> f
   return static_cast<int>(x);
 }
 
+std::vector<std::int64_t> ArchMetadata::integers(std::string_view key, int count, std::int64_t low,
+                                                 std::int64_t high) const {
+  const std::vector<std::int64_t>* list = m_.get_ints(full(key));
+  if (!list) bad(key, "is missing, expected an array of integers");
+  if (count >= 0 && list->size() != static_cast<std::size_t>(count))
+    bad(key, "has " + std::to_string(list->size()) + " elements, expected " + std::to_string(count));
+  for (const std::int64_t x : *list)
+    if (x < low || x > high)
+      bad(key, "holds " + std::to_string(x) + ", expected " + std::to_string(low) + ".." + std::to_string(high));
+  return *list;
+}
+
 bool ArchMetadata::flag_in_layer(std::string_view key, int layer) const {
   const std::string name = full(key);
   const weights::Value* value = m_.find(name);

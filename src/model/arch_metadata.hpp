@@ -32,6 +32,8 @@ class ArchMetadata {
   // One number for all layers, or an array with one for each. Without a fallback the key is required.
   int in_layer(std::string_view key, int layer, std::optional<int> fallback = {}, int least = 1) const;
 
+  // An array of `count` elements (any number of them: -1) within [low, high].
+  std::vector<std::int64_t> integers(std::string_view key, int count, std::int64_t low, std::int64_t high) const;
   // Of a layer, from an array with an element for each, or one number of all; `key` is whole.
   double number_in_layer(const std::string& key, int layer) const;
   // Of a layer, from an array with an element for each.

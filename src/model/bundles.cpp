@@ -71,8 +71,11 @@ std::vector<Bundle> bundles_of(ModelSpec& spec) {
     for_each<Stack>(layer.mixer, [&](Stack& s) { mixer.stacks.push_back(&s); });
     take(layer.residuals, mixer);
     take(layer.mixer_smoothing, mixer);
+    take(layer.ngrams, mixer);
+    take(layer.mixer_streams, mixer);
     take(layer.feed, feed);
     take(layer.feed_smoothing, feed);
+    take(layer.feed_streams, feed);
     take(layer.input, feed);
     for_each<Stack>(layer.feed, [&](Stack& s) { experts.stacks.push_back(&s); });
     for_each<Experts>(layer.feed, [&](const Experts& e) { experts.used = e.routing.used; });

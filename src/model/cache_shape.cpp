@@ -13,7 +13,9 @@ kv::RecurrentShape recurrent_shape(const ShortConv& c) {
 }
 
 kv::RecurrentShape recurrent_shape(const Smoothing& s) {
-  return {.channels = static_cast<int>(s.convolution.channels), .taps = s.convolution.taps};
+  return {.channels = static_cast<int>(s.convolution.channels),
+          .taps = s.convolution.taps,
+          .dilation = s.convolution.dilation};
 }
 
 kv::RecurrentShape recurrent_shape(const Delta& d) {
@@ -67,7 +69,8 @@ kv::Recurrent recurrence_of(const ShortConv& c) {
 }
 
 kv::Recurrent recurrence_of(const Smoothing& s) {
-  return {.taps = s.convolution.weight.bound, .silu = false, .groups = s.groups};
+  const Convolution& c = s.convolution;
+  return {.taps = c.fixed.empty() ? c.weight.bound : c.fixed.data(), .silu = s.silu, .groups = s.groups};
 }
 
 kv::Recurrent recurrence_of(const Delta& d) {
@@ -121,7 +124,7 @@ kv::CacheShape cache_shape(const ModelSpec& spec) {
     if (const auto* a = std::get_if<Attention>(&layer.mixer)) {
       s = {a->kv_heads, a->heads, a->d, a->dv, a->window, a->kv_of, static_cast<bool>(a->latent), a->chunked};
       index_of.push_back(static_cast<int>(shape.indexes.size()));
-      if (a->indexer) shape.indexes.push_back({a->indexer.heads, a->indexer.d, a->indexer.top});
+      if (a->indexer) shape.indexes.push_back({a->indexer.heads, a->indexer.d, a->indexer.top, a->indexer.block});
       if (a->chosen_by >= 0) s.chosen_by = index_of.at(static_cast<std::size_t>(a->chosen_by));
     } else {
       index_of.push_back(-1);

@@ -46,8 +46,10 @@ ScratchPlan plan_scratch(const ModelSpec& spec, int max_tokens, int max_logits, 
 }  // namespace
 
 Forward::Scratch Forward::Scratch::place(ScratchPlan& plan) {
-  return {Embedder::Scratch::place(plan),    MixerRows::place(plan),  ResidualStates::Scratch::place(plan),
-          FeedForward::Scratch::place(plan), OutputHead::place(plan), StepState::Scratch::place(plan)};
+  return {Embedder::Scratch::place(plan),       MixerRows::place(plan),
+          ResidualStates::Scratch::place(plan), Streams::Scratch::place(plan),
+          FeedForward::Scratch::place(plan),    OutputHead::place(plan),
+          StepState::Scratch::place(plan)};
 }
 
 std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads) {
@@ -88,12 +90,15 @@ Forward::Forward(Team& team, const Model& model, Attends attends, int max_tokens
             !weights_.streams() && !(device && device->from_rows() > 0) && tiles_pay(spec_), scratch_.step, device),
       embed_(step_, scratch_.embed),
       residuals_(step_, scratch_.residuals),
+      streams_(step_, scratch_.streams),
       feed_(step_, weights_, scratch_.feed),
       head_(step_, scratch_.logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
   for (const LayerSpec& layer : spec_.layers) {
     const auto* const experts = std::get_if<Experts>(&layer.feed);
     KVASIR_CHECK(!layer.residuals || (experts && std::holds_alternative<Attention>(layer.mixer) && step_.cache));
+    KVASIR_CHECK(static_cast<bool>(layer.mixer_streams) == static_cast<bool>(spec_.head.streams) &&
+                 (!layer.mixer_streams || (experts && layer.feed_streams && step_.cache)));
     KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed) || (experts && !experts->into));
   }
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
@@ -131,6 +136,7 @@ void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
     spec_.embedding.given ? embed_.take_given(inputs) : embed_.embed(inputs);
     if (spec_.embedding.layers) embed_.make_inputs(inputs);
     if (spec_.embedding.join) embed_.join(inputs);
+    if (spec_.head.streams) streams_.begin(inputs);
     step_.compute_angles();
     step_.in_rows([&](cpu::Rows& rows) { project(rows, 0); });
     for (int l = 0; l < layers; ++l) {
@@ -155,6 +161,8 @@ void Forward::project(cpu::Rows& rows, int layer) {
   weights_.enter(layer, BundleKind::kMixer);
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
   if (l.second != Second::kNone) embed_.add_second(rows, l.second);
+  if (l.ngrams) streams_.add_ngrams(rows, scratch_.mixers, l.ngrams);
+  if (l.mixer_streams) streams_.read(rows, l.mixer_streams);
   if (const Residuals& r = l.residuals) {
     const auto [q, k, v] = residuals_.read(rows, r);
     return model::project(step_, scratch_.mixers, rows, {q, l.norm}, {k, r.k_norm ? r.k_norm : l.norm},
@@ -197,6 +205,7 @@ void Forward::feed(cpu::Rows& rows, int layer) {
   weights_.enter(layer, BundleKind::kFeed);
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
   if (l.residuals) return feed_with_residuals(rows, layer);
+  if (l.feed_streams) return feed_with_streams(rows, layer);
   const bool feeds = !std::holds_alternative<NoFeed>(l.feed);
   const auto add_output = [&](bool last) {
     if (const Vector* const bias = output(rows, l)) add(rows, l, l.post_mixer, bias, last && !l.input, l.post_sum);
@@ -238,6 +247,18 @@ void Forward::feed_with_residuals(cpu::Rows& rows, int layer) {
   feed_.finish(rows, layer);
   if (l.feed_smoothing) smooth(step_, scratch_.mixers, l.feed_smoothing, rows.y);
   residuals_.take_fed(rows, l.residuals);
+  weights_.leave(layer);
+}
+
+// The same with streams.
+void Forward::feed_with_streams(cpu::Rows& rows, int layer) {
+  const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  output(rows, l);
+  streams_.add(rows, l.mixer_streams);
+  streams_.read(rows, l.feed_streams);
+  feed_.finish(rows, layer);
+  streams_.add(rows, l.feed_streams);
+  if (layer + 1 == spec_.layer_count()) streams_.read(rows, spec_.head.streams);
   weights_.leave(layer);
 }
 

@@ -15,6 +15,7 @@
 #include "model/forward/mixers.hpp"
 #include "model/forward/residuals.hpp"
 #include "model/forward/step_state.hpp"
+#include "model/forward/streams.hpp"
 #include "model/model.hpp"
 #include "tensor/buffer.hpp"
 
@@ -86,6 +87,7 @@ class Forward {
     Embedder::Scratch embed;
     MixerRows mixers;
     ResidualStates::Scratch residuals;
+    Streams::Scratch streams;
     FeedForward::Scratch feed;
     float* logits;
     StepState::Scratch step;
@@ -100,6 +102,7 @@ class Forward {
   void mix(int layer);
   void feed(cpu::Rows& rows, int layer);
   void feed_with_residuals(cpu::Rows& rows, int layer);
+  void feed_with_streams(cpu::Rows& rows, int layer);
   const Vector* output(cpu::Rows& rows, const LayerSpec& layer);
   void add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last,
            const Norm& sum = {});
@@ -114,6 +117,7 @@ class Forward {
   StepState step_;
   Embedder embed_;
   ResidualStates residuals_;
+  Streams streams_;
   FeedForward feed_;
   OutputHead head_;
   Observer observer_;

@@ -593,8 +593,14 @@ class Loader {
     });
     if (table.bound.packed) return;
     const weights::TensorInfo& t = info(table.name);
-    table.bound.bytes = t.bytes.data();
-    table.bound.row_bytes = static_cast<std::int64_t>(t.bytes.size()) / t.rows();
+    if (t.source && t.row_bytes() > Table::kMostMade)
+      throw Error(Code::kUnsupported,
+                  fmt::format("{} has rows of {} bytes that have to be made, expected at most {}", table.name,
+                              t.row_bytes(), Table::kMostMade),
+                  m_.file_->metadata().path());
+    table.bound.bytes = t.source ? nullptr : t.bytes.data();
+    table.bound.source = t.source.get();
+    table.bound.row_bytes = t.row_bytes();
     table.bound.dequantise = find(weights::quants(), t.quant)->dequantise;
   }
 

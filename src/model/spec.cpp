@@ -89,6 +89,14 @@ class Text {
 
 }  // namespace
 
+void Table::row(std::int64_t i, float* out) const {
+  if (bound.packed) return bound.packed->unpack_row(i, out);
+  if (!bound.source) return bound.dequantise(bound.bytes + i * bound.row_bytes, out, columns);
+  alignas(64) std::byte made[kMostMade];
+  bound.source->read({&i, 1}, made);
+  bound.dequantise(made, out, columns);
+}
+
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec) { return Tensors(spec).take(); }
 
 std::string to_text(const ModelSpec& spec) {
@@ -136,8 +144,8 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
     text += fmt::format(", keys and values through convolutions over {} tokens", a.k_smoothing.convolution.taps);
   if (a.gate) text += fmt::format(", {} gate", name_of(a.gate_activation));
   if (a.indexer)
-    text += fmt::format(", on {} tokens that an index of {} heads, {} wide, chooses", a.indexer.top, a.indexer.heads,
-                        a.indexer.d);
+    text += fmt::format(", on {} tokens that an index of {} heads, {} wide, chooses{}", a.indexer.top, a.indexer.heads,
+                        a.indexer.d, a.indexer.block > 1 ? fmt::format(" by {}", a.indexer.block) : "");
   else if (a.chosen_by >= 0)
     text += fmt::format(", on the tokens that layer {} chose", a.chosen_by);
   if (a.kv_of >= 0) text += fmt::format(", keys and values of layer {}", a.kv_of);
@@ -204,6 +212,10 @@ std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
   if (layer.post_feed) text += fmt::format(", {}", name_of(layer.post_feed.kind));
   if (layer.residuals) text += "; attention residuals by blocks";
   if (layer.residuals.hears) text += ", messages of the pass before";
+  if (layer.mixer_streams) text += fmt::format("; {} residual streams", layer.mixer_streams.count);
+  if (const Ngrams& g = layer.ngrams)
+    text += fmt::format(", to which rows of the last 2 to {} tokens are added, {} of {}", g.longest,
+                        (g.longest - 1) * g.heads, g.table.rows);
   if (layer.input) text += fmt::format("; an input of the layer, {} wide", layer.input.gate.rows);
   return text;
 }

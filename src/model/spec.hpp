@@ -12,7 +12,7 @@
 //     x += input(x)
 //     x *= output_scale
 //     x = end_norm(x)
-// With Residuals a layer reads mixtures of x and of what x was before; see there.
+// With Residuals a layer reads mixtures of x and of what x was before; see there. With StreamMixer there are several x.
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
 // y is embedding.second of every token at first. A layer may be a further pass of an earlier one (weights_of).
 // A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, KeyedDelta, Mamba,
@@ -31,6 +31,7 @@
 #include "kernel/ops.hpp"
 #include "kernel/router.hpp"
 #include "model/pooling.hpp"
+#include "weights/model_file.hpp"
 
 namespace kvasir::model {
 
@@ -74,17 +75,16 @@ struct Table {
   std::int64_t rows = 0, columns = 0;
   struct Bound {
     const cpu::Matrix* packed = nullptr;  // or
-    const std::byte* bytes = nullptr;
+    const std::byte* bytes = nullptr;     // or
+    const weights::RowSource* source = nullptr;
     std::int64_t row_bytes = 0;
     void (*dequantise)(const std::byte*, float*, std::int64_t) = nullptr;
   };
   Bound bound = {};
+  static constexpr std::int64_t kMostMade = 1 << 14;  // bytes of a row of `source`
 
   explicit operator bool() const { return !name.empty(); }
-  void row(std::int64_t i, float* out) const {
-    if (bound.packed) return bound.packed->unpack_row(i, out);
-    bound.dequantise(bound.bytes + i * bound.row_bytes, out, columns);
-  }
+  void row(std::int64_t i, float* out) const;
 };
 
 // y = W x + b, rows x columns. Absent without a name.
@@ -144,6 +144,7 @@ struct Rope {
   // Of every frequency the part of a position that its pair turns by: 0 time, 1 line, 2 column (M-RoPE, see position_of
   // in model/rows.hpp). Empty: positions have one part, whatever lies in a text.
   std::vector<int> axes = {};
+  std::int64_t offset = 0;  // added to every position
 };
 
 // Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)), smooth ones by 1 + scale *
@@ -175,29 +176,15 @@ struct Latent {
   explicit operator bool() const { return rank > 0; }
 };
 
-// The lightning indexer of DeepSeek V3.2 (kv/chooser.hpp), which says what attention sees: of every token one key and
-// the scores that its heads give to the keys of all tokens before it.
-//   keys = norm(k x)   queries = q l   weights of heads = weights x
-// with x as attention reads it and l what Latent::down_norm gives. The first elements of keys and query heads are
-// turned.
-struct Indexer {
-  int heads = 0;
-  int d = 0;     // of queries and keys; a multiple of 8
-  int top = 0;   // tokens that a row of attention sees at most
-  int rope = 0;  // into ModelSpec::ropes
-  Linear q = {}, k = {}, weights = {};
-  Norm k_norm = {};
-
-  explicit operator bool() const { return heads > 0; }
-};
-
-// Of every channel by itself: y_t = bias + sum over j < taps of weight[j] * x_(t - taps + 1 + j), with x = 0 before the
-// text.
+// Of every channel by itself: y_t = bias + sum over j < taps of weight[j] * x_(t - (taps - 1 - j) dilation), with x = 0
+// before the text.
 struct Convolution {
   std::int64_t channels = 0;
   int taps = 0;
   Vector weight = {};  // (channels, taps), transposed
   Vector bias = {};    // (channels)
+  int dilation = 1;
+  std::vector<float> fixed = {};  // (taps, channels): in place of `weight`
 };
 
 // y = scale * (x + convolution(x)). With `taps` (groups * the number of taps rows) each token adds numbers of its own
@@ -208,9 +195,32 @@ struct Smoothing {
   float scale = 1;
   Linear taps = {};
   int groups = 0;
-  int state = 0;  // which of the model's smoothings it is, in the order of for_each: number_smoothings
+  int state = 0;       // which of the model's smoothings it is, in the order of for_each: number_smoothings
+  bool alone = false;  // y = convolution(x)
+  bool silu = false;   // of what the convolution gives
 
   explicit operator bool() const { return convolution.taps > 0; }
+};
+
+// An index, which says what attention sees (kv/chooser.hpp): of every token one key and the scores that its heads give
+// to the keys of all tokens before it. The first elements of keys and query heads are turned.
+// The lightning indexer of DeepSeek V3.2: with x as attention reads it and l what Latent::down_norm gives,
+//   keys = norm(k x)   queries = q l   weights of heads = weights x
+// QSA of Qwen 3.8 Flash-Next, whose weights are 1: a key stands for `block` tokens, which the last of them has,
+//   keys = norm(mean of the last block's k x), turned as the block's first token   queries = q_norm(q x)
+struct Indexer {
+  int heads = 0;
+  int d = 0;     // of queries and keys; a multiple of 8
+  int top = 0;   // tokens that a row of attention chooses at most
+  int rope = 0;  // into ModelSpec::ropes
+  Linear q = {}, k = {}, weights = {};
+  Norm k_norm = {};
+  int block = 1;        // kv::IndexShape::block
+  Norm q_norm = {};     // of every head
+  Smoothing mean = {};  // of keys, before their norm; REQUIRES: block > 1
+  int k_rope = -1;      // of keys; -1: `rope`
+
+  explicit operator bool() const { return heads > 0; }
 };
 
 // A score of a token d < extent before the query's adds sum over i of r_i profiles[i][d], with r = norm(linear x),
@@ -249,7 +259,7 @@ struct Attention {
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
   kernel::Activation gate_activation = kernel::Activation::kSigmoid;
   Latent latent = {};
-  Indexer indexer = {};                          // REQUIRES: latent, with `down`
+  Indexer indexer = {};                          // REQUIRES: latent with `down`, or blocks
   Smoothing k_smoothing = {}, v_smoothing = {};  // before their norms; both or none; REQUIRES: no RoPE, no biases
   Distances distances = {};
   Linear row_sinks = {};  // (heads): `sinks` of every row by itself
@@ -266,7 +276,7 @@ struct ShortConv {
 
 // Gated DeltaNet (arXiv:2412.06464). [q | k | v] = silu(convolution(qkv x)), q and k divided by their lengths, q by
 // sqrt(d). Every value head has a state S (d, dv) and in every token, with its a and b and a key head's q and k:
-//   S <- e^(decay softplus(a + dt)) S;  S <- S + k (strength sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * silu(z)
+//   S <- e^(decay softplus(a + dt)) S;  S <- S + k (strength sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * act(z)
 struct Delta {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
@@ -275,6 +285,7 @@ struct Delta {
   bool tiled = false;  // value head j has key head j mod key_heads, else j / (value_heads / key_heads)
   float eps = 0;       // q and k are divided by no less
   float strength = 1;  // of sigmoid(b), which 2 lets the state turn round
+  kernel::Activation activation = kernel::Activation::kSilu;
   Linear qkv = {}, z = {};
   Linear beta = {}, alpha = {};  // of b and a, (value_heads)
   // In place of these, rows by key head with its value heads: [q | k | v ... | z ...] and [b ... | a ...].
@@ -437,6 +448,44 @@ struct Residuals {
   explicit operator bool() const { return static_cast<bool>(feed); }
 };
 
+// Several residual streams, which are all x at first (Qwen 3.8 Flash-Next). What a mixer or a feed forward reads, in
+// place of norm(x), is made of all of them, each normed by itself; what it gives is added to each by a share of its
+// own:
+//   s = norm(streams)   g = sigmoid(up silu(down s / count))   reads = mean over streams of g * s
+//   share of stream c = 2 sigmoid(inject_c s / count)
+// Behind the last layer x is what a mixer without shares reads.
+struct StreamMixer {
+  int count = 0;
+  Norm norm = {};      // of each stream, with weights of its own
+  Linear down = {};    // (rank, count * dim)
+  Linear up = {};      // (count * dim, rank)
+  Linear inject = {};  // (count, count * dim); absent behind the last layer
+
+  explicit operator bool() const { return count > 0; }
+};
+
+// What a layer's streams begin with besides: rows of the last tokens' ids (Qwen 3.8 Flash-Next, "per-layer
+// embedding"). Of every n from 2 on and every one of its heads h
+//   row = offset_h + (id_t multiplier_0 xor ... xor id_(t - n + 1) multiplier_(n - 1)) mod size_h
+// and e is all these rows of the table behind each other. Behind a token `end`, and before the text, ids are `end`.
+//   v_c = sigmoid(root(key_norm(key e)_c . query_norm(streams)_c / sqrt(dim))) (value e), root(x) = sign(x) sqrt|x|
+//   streams += v + silu(convolution(conv_norm(v)))
+struct Ngrams {
+  int longest = 0;  // n
+  int heads = 0;    // of every n
+  std::int32_t end = 0;
+  std::vector<std::int64_t> multipliers = {}, offsets = {}, sizes = {};
+  Table table = {};
+  Linear key = {};                                      // (count * dim, width of e)
+  Linear value = {};                                    // (dim, width of e)
+  Norm key_norm = {}, query_norm = {}, conv_norm = {};  // of each stream, with weights of its own
+  Smoothing convolution = {};
+  Smoothing ids = {};  // (longest - 1 channels): of ids as floats makes those of the tokens before
+
+  explicit operator bool() const { return longest > 0; }
+  std::int64_t width() const { return (longest - 1) * heads * table.columns; }  // of e
+};
+
 // What a layer begins with of the second stream, y: it adds that, and with kSwapped leaves its own x in its place.
 enum class Second { kNone, kAdded, kSwapped };
 
@@ -461,6 +510,9 @@ struct LayerSpec {
   int weights_of = -1;
   Residuals residuals = {};  // REQUIRES: attention, sequential, experts, no norms behind these, no `input`
   Smoothing mixer_smoothing = {}, feed_smoothing = {};  // of what they give. REQUIRES: residuals
+  // In all layers of a model or in none. REQUIRES: sequential, experts, no norms and nothing behind them.
+  StreamMixer mixer_streams = {}, feed_streams = {};
+  Ngrams ngrams = {};  // REQUIRES: streams
 };
 
 // Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
@@ -508,6 +560,7 @@ struct TokenGroups {
 };
 
 struct Head {
+  StreamMixer streams = {};  // of models with streams: makes what `norm` reads
   Norm norm = {};
   Linear output = {};  // (vocab, dim); tied: the tensor of the embedding. Absent: the model writes no texts
   float scale = 1.0f;

@@ -78,10 +78,11 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Rope> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [pairs, frequencies, magnitude, factors, most, axes] = s;
+  auto& [pairs, frequencies, magnitude, factors, most, axes, offset] = s;
   KVASIR_TELL(f, pairs, frequencies, magnitude, factors);
   if (most > 0) f("most", most);  // as Cut::turns
   if (!axes.empty()) f("axes", axes);
+  if (offset != 0) f("offset", offset);
 }
 template <Part<Temperature> S, class F>
 void each_field(S& s, F&& f) {
@@ -99,8 +100,10 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Indexer> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [heads, d, top, rope, q, k, weights, k_norm] = s;
+  auto& [heads, d, top, rope, q, k, weights, k_norm, block, q_norm, mean, k_rope] = s;
   KVASIR_TELL(f, heads, d, top, rope, q, k, weights, k_norm);
+  if (block == 1) return;  // as Cut::turns
+  KVASIR_TELL(f, block, q_norm, mean, k_rope);
 }
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
@@ -119,13 +122,17 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Convolution> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [channels, taps, weight, bias] = s;
+  auto& [channels, taps, weight, bias, dilation, fixed] = s;
   KVASIR_TELL(f, channels, taps, weight, bias);
+  if (dilation != 1) f("dilation", dilation);  // as Cut::turns
+  if (!fixed.empty()) f("fixed", fixed);
 }
 template <Part<Smoothing> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [convolution, scale, taps, groups, state] = s;
+  auto& [convolution, scale, taps, groups, state, alone, silu] = s;
   KVASIR_TELL(f, convolution, scale, taps, groups, state);
+  if (alone) f("alone", alone);  // as Cut::turns
+  if (silu) f("silu", silu);
 }
 template <Part<Distances> S, class F>
 void each_field(S& s, F&& f) {
@@ -144,6 +151,18 @@ void each_field(S& s, F&& f) {
   KVASIR_TELL(f, count, mixer, k_norm, v_norm, ends, feed, last, again, hears, kept, place, messages, kv_messages,
               q_gate, k_gate, v_gate, feed_gate);
 }
+template <Part<StreamMixer> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [count, norm, down, up, inject] = s;
+  KVASIR_TELL(f, count, norm, down, up, inject);
+}
+template <Part<Ngrams> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [longest, heads, end, multipliers, offsets, sizes, table, key, value, key_norm, query_norm, conv_norm,
+         convolution, ids] = s;
+  KVASIR_TELL(f, longest, heads, end, multipliers, offsets, sizes, table, key, value, key_norm, query_norm, conv_norm,
+              convolution, ids);
+}
 template <Part<ShortConv> S, class F>
 void each_field(S& s, F&& f) {
   auto& [b, c, u, convolution, o] = s;
@@ -151,10 +170,11 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Delta> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [key_heads, value_heads, d, dv, tiled, eps, strength, qkv, z, beta, alpha, qkvz, ba, convolution, dt, decay,
-         norm, o] = s;
+  auto& [key_heads, value_heads, d, dv, tiled, eps, strength, activation, qkv, z, beta, alpha, qkvz, ba, convolution,
+         dt, decay, norm, o] = s;
   KVASIR_TELL(f, key_heads, value_heads, d, dv, tiled, eps);
   if (strength != 1) f("strength", strength);  // as Cut::turns
+  if (activation != Activation::kSilu) f("activation", activation);
   KVASIR_TELL(f, qkv, z, beta, alpha, qkvz, ba, convolution, dt, decay, norm, o);
 }
 template <Part<KeyedDelta> S, class F>
@@ -221,7 +241,8 @@ void each_field(S& s, F&& f) {
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
   auto& [norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
-         norm_of_sums, post_sum, second, end_norm, weights_of, residuals, mixer_smoothing, feed_smoothing] = s;
+         norm_of_sums, post_sum, second, end_norm, weights_of, residuals, mixer_smoothing, feed_smoothing,
+         mixer_streams, feed_streams, ngrams] = s;
   KVASIR_TELL(f, norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel,
               output_scale, norm_of_sums);
   if (post_sum) f("post_sum", post_sum);  // as Cut::turns
@@ -231,6 +252,9 @@ void each_field(S& s, F&& f) {
   if (residuals) f("residuals", residuals);
   if (mixer_smoothing) f("mixer_smoothing", mixer_smoothing);
   if (feed_smoothing) f("feed_smoothing", feed_smoothing);
+  if (mixer_streams) f("mixer_streams", mixer_streams);
+  if (feed_streams) f("feed_streams", feed_streams);
+  if (ngrams) f("ngrams", ngrams);
 }
 template <Part<Join> S, class F>
 void each_field(S& s, F&& f) {
@@ -252,7 +276,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Head> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [norm, output, scale, soft_cap, groups, next] = s;
+  auto& [streams, norm, output, scale, soft_cap, groups, next] = s;
+  if (streams) f("streams", streams);  // as Cut::turns
   KVASIR_TELL(f, norm, output, scale, soft_cap);
   if (groups) f("groups", groups);  // as Embedding::join
   if (next) f("next", next);

@@ -24,6 +24,8 @@ void check_rows(const Engine& engine, const Request& request) {
   const model::ModelSpec& spec = engine.model().spec();
   const auto refuse = [](const std::string& what) { throw Error(Code::kBadInput, what, "rows"); };
   if (spec.embedding.join) refuse("the model reads states beside tokens");
+  for (const model::LayerSpec& layer : spec.layers)
+    if (layer.ngrams) refuse("have no ids, and the model looks up what stands in its tables for the last tokens' ids");
   if (request.prompt_logprobs) refuse("have no log-probabilities, and those of the prompt are asked for");
   if (request.keep >= 0) refuse("cannot be left out where the context is full");
   const std::span<const std::int32_t> ids = request.prompt;

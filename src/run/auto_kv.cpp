@@ -73,8 +73,8 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
 
   kv::AutoChoice choice;
   if (meter.tokens() >= kAutoLeastTokens) {
-    std::vector<double> gains = meter.gains();  // with the first layer's scale
-    for (std::size_t l = 0; l < gains.size(); ++l) {
+    std::vector<double> gains = meter.gains();              // with the first layer's scale
+    for (std::size_t l = 0; l < spec.layers.size(); ++l) {  // behind them are states of convolutions
       const double ratio = scale_of(l) / scale;
       gains[l] *= ratio * ratio;
     }

@@ -56,6 +56,8 @@ MORE = {
     "qwen3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, max_window_layers=2),
     "qwen3_moe+window": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                               sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen4_exp_text+plain": {**{k: v for k, v in GOLDEN["qwen4_exp_text"].items() if k not in ("ple_layer_ids", "output_gate_type")},
+                             "indexer_compress_ratio": 8, "indexer_budget": 24, "hc_count": 3, "norm_topk_prob": False},
     "qwen3_next+plain": {**GOLDEN["qwen3_next"], "norm_topk_prob": False},
     "qwen2_vl": dict(
         text_config=usual(rope_parameters=dict(ROPE, mrope_section=[4, 2, 2])),
@@ -97,13 +99,15 @@ PUBLISHED = {"bailing_hybrid": {"architectures": ["BailingMoeV3ForCausalLM"],
              "kimi_linear+heads": {"first_k_dense_replace": 1, "linear_attn_config": {
                  "full_attn_layers": [1], "kda_layers": [2, 3], "head_dim": 16, "num_heads": 3, "short_conv_kernel_size": 4}},
              "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
+             "qwen4_exp_text": {"model_type": "qwen38",  # as ling3: transformers renames layer_types
+                                "layer_types": ["linear_attention"] * 3 + ["full_attention"]},
              "exaone": {"activation_function": "silu"},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
 # What files of the converter do not say, so that nothing can compute them rightly.
 LACKS = {"kimi_linear+heads": "moe_renormalize", "afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
          "granitemoehybrid+dense": "position_embedding_type", "llama4_text": "its chunks, temperature and floor",
          "minicpm3+scales": "the three scales", "solar_open": "partial_rotary_factor", "olmoe+clip": "clip_qkv", "phimoe+long": "short_mscale", "laguna+yarn": "which layers have a window",
-         "qwen3_next+plain": "norm_topk_prob",
+         "qwen3_next+plain": "norm_topk_prob", "qwen4_exp_text+plain": "output_gate_type and norm_topk_prob",
          **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
                                                         "starcoder2")}}
 # What the converter is called with besides.

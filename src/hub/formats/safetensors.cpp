@@ -49,6 +49,7 @@ class Folder {
     read_modules();
     translation_.finish();
     for (auto& [key, values] : translation_.numbers) metadata_.set(key, std::move(values));
+    for (auto& [key, values] : translation_.whole_numbers) metadata_.set(key, std::move(values));
     read_texts(config);
     return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(translation_.tensors()),
                                          std::move(translation_.floats()));

@@ -55,13 +55,18 @@ void scale_queries(const StepState& step, float* q, const Attention& a, std::int
   if (factor != 1.0f) ops().scale(q, factor, a.q.rows);
 }
 
-// Norm and RoPE of one row of an index. Scores are compared and nothing else, so they are scaled by no constant.
-void finish_index(const StepState& step, const MixerRows& m, const Indexer& x, std::int64_t row) {
-  const Angles angles = step.angles(x.rope, row);
+// Norm and RoPE of one row of an index: of its key, of its queries. Scores are compared and nothing else, so they are
+// scaled by no constant.
+void finish_index_key(const StepState& step, const MixerRows& m, const Indexer& x, std::int64_t row) {
   float* const k = m.index_k + row * x.d;
   apply(x.k_norm, k, k, x.d);
-  angles.rotate(k);
-  for (int h = 0; h < x.heads; ++h) angles.rotate(m.index_q + (row * x.heads + h) * x.d);
+  step.angles(x.k_rope < 0 ? x.rope : x.k_rope, row).rotate(k);
+}
+void finish_index_queries(const StepState& step, const MixerRows& m, const Indexer& x, std::int64_t row) {
+  const Angles angles = step.angles(x.rope, row);
+  float* const q = m.index_q + row * x.heads * x.d;
+  if (x.q_norm) apply(x.q_norm, q, q, std::int64_t{x.heads} * x.d);
+  for (int h = 0; h < x.heads; ++h) angles.rotate(q + h * x.d);
 }
 
 // Latent attention as attention of one KV head (model::Latent). The whole team does it.
@@ -88,7 +93,7 @@ void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, 
       float* const k = m.k + r * a.k.rows;
       apply(a.k_norm, k, k, latent.rank);
       rotate(k + latent.rank);
-      if (a.indexer) finish_index(step, m, a.indexer, r);
+      if (a.indexer) finish_index_key(step, m, a.indexer, r), finish_index_queries(step, m, a.indexer, r);
       float* const q = m.own + r * a.q.rows;
       scale_queries(step, q, a, r);
       for (int h = 0; h < a.heads; ++h) {
@@ -163,14 +168,15 @@ void widen(MixerWidths& w, const Attention& a) {
   widest(w.v_taps, a.v_smoothing.taps.rows);
   widest(w.distances, a.distances.linear.rows);
   widest(w.row_sinks, a.row_sinks.rows);
+  widest(w.smoothed, a.indexer.mean.convolution.channels);
+  widest(w.index_q, a.indexer.q.rows);
+  widest(w.index_k, a.indexer.k.rows);
+  widest(w.index_weights, a.indexer.weights.rows);
   if (!a.latent) return;
   widest(w.q, std::int64_t{a.heads} * a.d);
   widest(w.heads, std::int64_t{a.heads} * a.dv);
   widest(w.low, a.latent.down.rows);
   widest(w.own, a.q.rows);
-  widest(w.index_q, a.indexer.q.rows);
-  widest(w.index_k, a.indexer.k.rows);
-  widest(w.index_weights, a.indexer.weights.rows);
   widest(w.head_inputs, a.o.columns);
   widest(w.latent_heads, a.heads);
   widest(w.latent_width, std::max(a.latent.nope, a.latent.rank));
@@ -182,12 +188,16 @@ void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const N
   float* const q = m.q + rows.first * a.q.rows;
   float* const k = m.k + rows.first * a.k.rows;
   float* const v = m.v + rows.first * values;
+  KVASIR_CHECK(!a.indexer || rows.worker < 0);
   // Without keys and values the layer reads another's.
-  step.multiply(rows, step.residual(rows), norm, {{a.q, q}, {a.k, k}, {a.v, v}, {a.gate, step.gates(rows)}});
+  step.multiply(
+      rows, step.residual(rows), norm,
+      {{a.q, q}, {a.k, k}, {a.v, v}, {a.gate, step.gates(rows)}, {a.indexer.q, m.index_q}, {a.indexer.k, m.index_k}});
   step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       finish_heads(step, q + r * a.q.rows, a, a.q, a.q_norm, a.heads, rows.first + r);
       scale_queries(step, q + r * a.q.rows, a, rows.first + r);
+      if (a.indexer) finish_index_queries(step, m, a.indexer, r);
       if (!a.k) continue;
       if (a.v_of_k) std::copy_n(k + r * values, values, v + r * values);
       finish_heads(step, k + r * a.k.rows, a, a.k, a.k_norm, a.kv_heads, rows.first + r);
@@ -223,6 +233,7 @@ void smooth(const StepState& step, const MixerRows& m, const Smoothing& s, float
   step.cache->recur(step.spec.layer_count() + s.state, how, x, nullptr, m.smoothed);
   const std::int64_t width = s.convolution.channels;
   step.team.parallel_for(step.rows, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    if (s.alone) return void(std::copy_n(m.smoothed + begin * width, (end - begin) * width, x + begin * width));
     ops().add(x + begin * width, m.smoothed + begin * width, (end - begin) * width);
     ops().scale(x + begin * width, s.scale, (end - begin) * width);
   });
@@ -242,9 +253,18 @@ void smooth_keys_and_values(const StepState& step, const MixerRows& m, const Att
   });
 }
 
+// Keys of an index whose tokens are chosen several at a time, as the cache gets them.
+void average_index_keys(const StepState& step, const MixerRows& m, const Indexer& x) {
+  smooth(step, m, x.mean, m.index_k);
+  step.team.parallel_for(step.rows, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) finish_index_key(step, m, x, r);
+  });
+}
+
 }  // namespace
 
 void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
+  if (a.indexer.mean) average_index_keys(step, m, a.indexer);
   if (a.k_smoothing) smooth_keys_and_values(step, m, a);
   kv::Scoring scoring{a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
                       a.rope < 0 ? nullptr : &step.rotations[static_cast<std::size_t>(a.rope)]};
@@ -252,7 +272,9 @@ void mix(const StepState& step, const MixerRows& m, int layer, const Attention& 
   if (a.row_sinks) scoring.row_sinks = m.row_sinks;
   if (step.reader) return step.reader->attend(layer, step.slices, m.q, m.heads, scoring);
   if (!step.cache) return attend_whole(step, m, a);
-  if (a.indexer) step.cache->choose(step.cache->shape().at(layer).chosen_by, m.index_q, m.index_k, m.index_weights);
+  if (a.indexer)
+    step.cache->choose(step.cache->shape().at(layer).chosen_by, m.index_q, m.index_k,
+                       a.indexer.weights ? m.index_weights : nullptr);
   step.cache->attend(layer, m.q, a.k ? m.k : nullptr, a.v || a.v_of_k ? m.v : nullptr, m.heads, scoring);
 }
 

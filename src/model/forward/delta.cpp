@@ -66,7 +66,7 @@ const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& 
   step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       apply(d.norm, y + r * n, y + r * n, n);
-      kernel::ops().gate[static_cast<std::size_t>(Activation::kSilu)](m.z(rows) + r * n, y + r * n, y + r * n, n);
+      kernel::ops().gate[static_cast<std::size_t>(d.activation)](m.z(rows) + r * n, y + r * n, y + r * n, n);
     }
   });
   return y;

@@ -22,6 +22,8 @@ MixerRows MixerRows::place(ScratchPlan& plan) {
     each_mixer(layer, [&](const auto& mixer) { widen(w, mixer); });
     if (layer.beside) beside = spec.dim;
     if (layer.mixer_smoothing || layer.feed_smoothing) w.smoothed = std::max<std::int64_t>(w.smoothed, spec.dim);
+    w.smoothed = std::max(w.smoothed, layer.ngrams.convolution.convolution.channels);
+    w.smoothed = std::max(w.smoothed, layer.ngrams.ids.convolution.channels);
     if (const auto* a = std::get_if<Attention>(&layer.mixer)) d = std::max(d, a->d), dv = std::max(dv, a->dv);
   }
   plan.gates = std::max(plan.gates, w.gates);

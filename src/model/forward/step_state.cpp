@@ -121,7 +121,7 @@ void StepState::compute_angles() {
         for (std::int64_t i = 0; i < pairs; ++i) {
           const auto at = static_cast<std::size_t>(row), pair = static_cast<std::size_t>(i);
           const std::int64_t position =
-              r.axes.empty() ? positions[at] : places[at][static_cast<std::size_t>(r.axes[pair])];
+              r.offset + (r.axes.empty() ? positions[at] : places[at][static_cast<std::size_t>(r.axes[pair])]);
           const double angle = static_cast<double>(position) * r.frequencies[pair];
           scratch.cos[first + row * pairs + i] = static_cast<float>(std::cos(angle)) * r.magnitude;
           scratch.sin[first + row * pairs + i] = static_cast<float>(std::sin(angle)) * r.magnitude;
