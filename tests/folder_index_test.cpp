@@ -10,7 +10,7 @@
 #include "run/engine.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_index_test {
 
 using testing::GoldenFolder;
 using testing::PlainJson;
@@ -92,5 +92,5 @@ TEST(FolderIndex, SelectorsAndBlendingAreRefusedByName) {
       std::string::npos);
 }
 
-}  // namespace
+}  // namespace folder_index_test
 }  // namespace kvasir::run

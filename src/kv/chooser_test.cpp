@@ -12,7 +12,7 @@
 #include "select/spec.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace chooser_test {
 
 using namespace fixture;
 
@@ -241,5 +241,5 @@ TEST(Chooser, BytesAreCountedAndWhatCannotBeIsRefused) {
   EXPECT_THROW(plan_memory(bad, options("f16"), 1), Error);
 }
 
-}  // namespace
+}  // namespace chooser_test
 }  // namespace kvasir::kv

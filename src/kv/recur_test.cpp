@@ -12,7 +12,7 @@
 #include "kv/cache_fixture.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace recur_test {
 
 using fixture::noise;
 
@@ -412,5 +412,5 @@ TEST(Recurrent, WrongShapesAreNamed) {
   EXPECT_NE(message(r).find("channels"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace recur_test
 }  // namespace kvasir::kv
