@@ -6,7 +6,9 @@
 # Tests that wait for a port, a clock or the whole machine run alone, and are named here. All others run as many at once as
 # there are cores.
 set(KVASIR_SERIAL_TESTS "^(server_.*|load|link|keys|serving|scheduler.*|reuse.*|team|turns|turn_memory|library.*|lmdb|redis|disk.*|tiers?|churn|memory|process|allocation|peak|bench.*|replay|drafting)_test$")
-set(KVASIR_SERIAL_SCRIPTS "^(serve|scale_out|fault|page|clients|fields|openai|python_clients|node_clients|deploy|pull|identity|install|run_reuse|drafts|python|cli|eval|tools)_test$")
+set(KVASIR_SERIAL_SCRIPTS "^(serve|scale_out|fault|page|clients|fields|openai|python_clients|node_clients|deploy|pull|identity|install|run_reuse|drafts|python|eval|tools)_test$")
+# Those that take longest, begun first: one that is begun last has the machine to itself. ctest knows from a second run on alone.
+set(KVASIR_LONG_TESTS "^(golden_folder|golden|codec_cache|codec|framework_clients|forward|drafting_chi2|registry|borrow|cli|residual|matmul|device_fold|device_pages|oracle|real_models|pictures|requantise|blend|selector|oclgrind|json_schema|attend)_test$")
 # Tests that depend on the instruction set (label and target): all that `./dev test emulated` builds and runs.
 set(KVASIR_KERNEL_TESTS "/src/(simd|kernel|weights|kv|select)/|/tests/(golden|broken_weights)_test")
 # These replace operator new, so they are programs of their own.
@@ -15,6 +17,8 @@ set(KVASIR_OWN_PROGRAMS "/(cache|sampler|gguf_robust|allocation|amalgamation_has
 function(kvasir_test_order name)
   if(name MATCHES "${KVASIR_SERIAL_TESTS}" OR name MATCHES "${KVASIR_SERIAL_SCRIPTS}")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  elseif(name MATCHES "${KVASIR_LONG_TESTS}")
+    set_tests_properties(${name} PROPERTIES COST 100)
   endif()
 endfunction()
 
@@ -91,7 +95,11 @@ foreach(layer IN LISTS layers)
   if(layer MATCHES "^(kernel|cpu|weights|kv|select|device|model|lab|whole|simd|tensor)$")
     set(level -O1)
   endif()
-  kvasir_test_program(tests_${layer} ${level} ${sources_of_${layer}} tests/main.cpp)
+  set(units ${sources_of_${layer}})
+  if(NOT layer STREQUAL "device")  # those compile the text of the kernels, each with macros of its own
+    kvasir_batches(units tests ${units})
+  endif()
+  kvasir_test_program(tests_${layer} ${level} ${units} tests/main.cpp)
   set(parts ${sources_of_${layer}})
   list(TRANSFORM parts REPLACE "\\.cpp$" ".simd.cpp")
   foreach(part IN LISTS parts)
@@ -121,8 +129,14 @@ function(kvasir_suite program test)
   foreach(words IN LISTS ARGN)
     string(REGEX REPLACE "[^a-z0-9]" "" suffix ${words})
     add_test(NAME ${test}_${suffix} COMMAND ${program} --file ${test})
-    set_tests_properties(${test}_${suffix} PROPERTIES TIMEOUT ${KVASIR_TEST_TIMEOUT} RUN_SERIAL ON SKIP_RETURN_CODE 77
+    set_tests_properties(${test}_${suffix} PROPERTIES TIMEOUT ${KVASIR_TEST_TIMEOUT} SKIP_RETURN_CODE 77
                          ENVIRONMENT "KVASIR_SUITE=${words};KVASIR_REPORT=${test}_${suffix}")
+    # Alone where the test itself runs alone.
+    if(test MATCHES "${KVASIR_SERIAL_TESTS}")
+      set_tests_properties(${test}_${suffix} PROPERTIES RUN_SERIAL ON)
+    elseif(test MATCHES "${KVASIR_LONG_TESTS}")
+      set_tests_properties(${test}_${suffix} PROPERTIES COST 100)
+    endif()
   endforeach()
 endfunction()
 kvasir_suite(tests_run scheduler_test tiny disk residual quest device quest,device opencl threads=1)

@@ -114,7 +114,7 @@ class Churn : public ::testing::Test {
     }
   }
 
-  const std::string folder_ = testing::TempDir() + "kvasir-churn-" + std::to_string(getpid());
+  const std::string folder_ = ::testing::TempDir() + "kvasir-churn-" + std::to_string(getpid());
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<store::Library> library_;
   std::unique_ptr<Scheduler> scheduler_;

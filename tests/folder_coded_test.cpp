@@ -13,7 +13,7 @@
 #include "simd/half.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_coded_test {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
@@ -361,5 +361,5 @@ TEST(CodedFolders, ConfigurationsThatAreNotComputedAreNamed) {
   names("down_proj", mlx, [](PlainJson& c) { c["quantization"]["model.layers.0.mlp.down_proj"] = {{"bits", 8}}; });
 }
 
-}  // namespace
+}  // namespace folder_coded_test
 }  // namespace kvasir::run

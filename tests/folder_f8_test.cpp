@@ -13,7 +13,7 @@
 #include "weights/safetensors/f8_rows.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_f8_test {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
@@ -221,5 +221,5 @@ TEST(F8Folders, WhatDoesNotFitIsNamed) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace folder_f8_test
 }  // namespace kvasir::run

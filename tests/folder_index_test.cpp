@@ -10,7 +10,7 @@
 #include "run/engine.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_index_test {
 
 using testing::GoldenFolder;
 using testing::PlainJson;
@@ -112,5 +112,5 @@ TEST(FolderIndex, RowsOfNgramsStayInTheFile) {
   EXPECT_LE(testing::relative_error(logits_with(golden, golden.config), golden.logits), 1e-5);
 }
 
-}  // namespace
+}  // namespace folder_index_test
 }  // namespace kvasir::run

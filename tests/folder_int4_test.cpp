@@ -23,7 +23,7 @@
 #include "weights/rounded_file.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_int4_test {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
@@ -546,5 +546,5 @@ TEST(Int4Zero, IsItsDefinitionOnEveryInstructionSet) {
   simd::force(best);
 }
 
-}  // namespace
+}  // namespace folder_int4_test
 }  // namespace kvasir::run

@@ -17,7 +17,7 @@
 #include "weights/safetensors/shard.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace folder_test {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
@@ -467,5 +467,5 @@ TEST(FolderModels, TextsBecomeTheSameIds) {
   EXPECT_EQ(strips->encode("night \n" + name + "  dark", {.parse_special = true}), ids);
 }
 
-}  // namespace
+}  // namespace folder_test
 }  // namespace kvasir::run

@@ -28,7 +28,7 @@
 #include "weights/model_file.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace golden_test {
 
 using kvasir::testing::relative_error;
 
@@ -415,5 +415,5 @@ TEST(LawOne, DecodeAgreesWithTheReferenceLogits) {
   EXPECT_LE(relative_error(run.logits, read_floats(base + ".logits.f32")), 1e-4);
 }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace kvasir::run

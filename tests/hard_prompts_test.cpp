@@ -8,7 +8,7 @@
 #include "unicode/utf8.hpp"
 
 namespace kvasir {
-namespace {
+namespace hard_prompts_test {
 
 using namespace testing;
 
@@ -84,5 +84,5 @@ TEST(HardPrompts, PromptsThatAreNotUtf8) {
   }
 }
 
-}  // namespace
+}  // namespace hard_prompts_test
 }  // namespace kvasir

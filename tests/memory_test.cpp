@@ -14,7 +14,7 @@
 #include "tiny_model_fixture.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace memory_test {
 
 constexpr std::uint64_t kMb = 1000000;
 constexpr std::uint64_t kAllowance = 150 * kMb;
@@ -44,7 +44,7 @@ TEST_P(Resident, IsWeightsAndCacheAndLittleElse) {
   GTEST_SKIP() << "a sanitizer's shadow memory counts as resident";
 #endif
   const Case c = GetParam();
-  const testing::TemporaryPath file(std::string("resident-") + c.quant + ".gguf");
+  const kvasir::testing::TemporaryPath file(std::string("resident-") + c.quant + ".gguf");
   model::SynthShape shape = model::find_synth_shape("smollm2-135m");
   shape.tied = c.tied;
   {
@@ -138,5 +138,5 @@ TEST(Windows, AreBoundedAt32K) {
   EXPECT_EQ(feed(4096), feed(1000));
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace kvasir::run

@@ -30,7 +30,7 @@
 #include "simd/every_isa.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace oracle_test {
 
 constexpr std::size_t kGenerated = 12;
 constexpr std::size_t kTogether = 3;  // the last of them come in one step, the others one by one
@@ -255,5 +255,5 @@ INSTANTIATE_TEST_SUITE_P(All, Oracle,
                            return name + "_" + std::string(simd::name(static_cast<simd::Isa>(std::get<1>(p.param))));
                          });
 
-}  // namespace
+}  // namespace oracle_test
 }  // namespace kvasir::run

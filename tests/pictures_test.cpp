@@ -9,7 +9,7 @@
 #include "vision/golden_fixture.hpp"
 
 namespace kvasir {
-namespace {
+namespace pictures_test {
 
 using testing::TemporaryPath;
 using testing::TinyModel;
@@ -118,5 +118,5 @@ TEST(PicturesOfOtherModels, AreRefusedByWhatTheirRowsAre) {
       << deep;
 }
 
-}  // namespace
+}  // namespace pictures_test
 }  // namespace kvasir

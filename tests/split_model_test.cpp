@@ -17,7 +17,7 @@
 #include "weights/model_file.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace split_model_test {
 
 namespace fs = std::filesystem;
 
@@ -72,7 +72,7 @@ void write_model(const std::string& path, const weights::ModelFile& model, std::
   w.finish();
 }
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / fmt::format("kvasir-files-{}", ::getpid());
@@ -205,5 +205,5 @@ TEST_F(Files, TensorsThatChangeTheResultAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace split_model_test
 }  // namespace kvasir::run

@@ -20,7 +20,7 @@
 #include "weights/model_file.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace streamed_weights_test {
 
 using namespace testing;
 using kvasir::testing::TemporaryPath;
@@ -343,5 +343,5 @@ TEST_F(Books, NoMoreMemoryThanAllowedAndRefusedWhenItCannotBe) {
   EXPECT_THROW(Engine(o, {}), Error);
 }
 
-}  // namespace
+}  // namespace streamed_weights_test
 }  // namespace kvasir::run

@@ -33,7 +33,7 @@ std::optional<std::vector<std::string>> drafters_of(const std::vector<std::strin
   return draft;
 }
 
-Reply reply_of(const run::Reply& r) {
+Reply reply_of(const run::Answered& r) {
   const run::Outcome& o = r.outcome;
   Reply reply{.text = r.text,
               .ids = r.ids,
@@ -103,7 +103,7 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
     };
     events.cancelled = [&] { return cancelled.load(); };
   }
-  const run::Reply reply = run::ask(*impl.scheduler, std::move(service), events);
+  const run::Answered reply = run::ask(*impl.scheduler, std::move(service), events);
   if (thrown) std::rethrow_exception(thrown);
   return reply_of(reply);
 }

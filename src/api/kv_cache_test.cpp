@@ -9,7 +9,7 @@
 #include "kv/cache_fixture.hpp"
 
 namespace kvasir {
-namespace {
+namespace kv_cache_test {
 
 constexpr int kKv = 2, kHeads = 6, kSize = 64, kLayers = 2;
 const std::vector<KvLayer> kShape(kLayers, {.kv_heads = kKv, .query_heads = kHeads, .head_dim = kSize});
@@ -236,5 +236,5 @@ TEST(KvCache, SaysWhatIsWrongAndGoesOn) {
   EXPECT_EQ(cache.length(cache.restore(saved)), 256);
 }
 
-}  // namespace
+}  // namespace kv_cache_test
 }  // namespace kvasir

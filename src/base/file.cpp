@@ -27,16 +27,6 @@ struct Descriptor {
   throw Error(Code::kIo, std::string(what) + ": " + std::strerror(errno), path);
 }
 
-void advise(std::span<const std::byte> range, int advice, bool inner) {
-  // madvise wants page boundaries: read-ahead may widen a range, dropping must only shrink it.
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  auto begin = reinterpret_cast<std::uintptr_t>(range.data());
-  auto end = begin + range.size();
-  begin = inner ? (begin + page - 1) / page * page : begin / page * page;
-  if (inner) end = end / page * page;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
-}
-
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -66,8 +56,13 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void MappedFile::will_need(std::span<const std::byte> range) const { advise(range, MADV_WILLNEED, false); }
-void MappedFile::drop(std::span<const std::byte> range) const { advise(range, MADV_DONTNEED, true); }
+void MappedFile::drop(std::span<const std::byte> range) const {
+  // madvise wants the boundaries of pages, and no more than the range may be dropped.
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto from = reinterpret_cast<std::uintptr_t>(range.data());
+  const std::uintptr_t begin = (from + page - 1) / page * page, end = (from + range.size()) / page * page;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 
 std::string read_text_file(const std::string& path) {
   Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};

@@ -21,9 +21,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  // Hints. `will_need` starts read-ahead of a range; `drop` gives the pages of a range that was copied elsewhere back
-  // (they leave this process's resident memory, the file stays in the page cache).
-  void will_need(std::span<const std::byte> range) const;
+  // A hint: gives the pages of a range that was copied elsewhere back (they leave this process's resident memory, the
+  // file stays in the page cache).
   void drop(std::span<const std::byte> range) const;
 
  private:

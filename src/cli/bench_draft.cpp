@@ -99,7 +99,7 @@ void add(run::DraftStats& to, const run::DraftStats& from) {
 
 std::vector<std::int32_t> answer(run::Engine& engine, Way& way, run::ServiceRequest request) {
   run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, "bench", way.library.get(), way.drafting.get());
-  const run::Reply reply = run::ask(scheduler, std::move(request));
+  const run::Answered reply = run::ask(scheduler, std::move(request));
   way.seconds += reply.outcome.decode_seconds;
   way.prompt_seconds += reply.outcome.prompt_seconds;
   way.tokens += reply.outcome.completion_tokens - 1;

@@ -14,7 +14,7 @@
 #include "store/store_fixture.hpp"
 
 namespace kvasir::cli {
-namespace {
+namespace cache_command_test {
 
 namespace fs = std::filesystem;
 using store::TestChain;
@@ -51,7 +51,7 @@ bool has_lmdb() {
   }
 }
 
-class CacheCommand : public testing::Test {
+class CacheCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_lmdb()) GTEST_SKIP() << "built without LMDB";
@@ -267,7 +267,7 @@ TEST_F(CacheCommand, KnowsRedisToo) {
   EXPECT_EQ(run({"clear", "--tier", spec, "--json"}).json()["removed"], 2);
 }
 
-class Explain : public testing::Test {
+class Explain : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& text) {
     const std::string path = folder_.path() + "/" + name;
@@ -341,5 +341,5 @@ TEST_F(Explain, RefusesWhatItCannotRead) {
   EXPECT_EQ(explain(text, folder_.path() + "/none").status, 1);
 }
 
-}  // namespace
+}  // namespace cache_command_test
 }  // namespace kvasir::cli

@@ -125,10 +125,10 @@ ChatAnswer ChatSession::answer(const ChatEvents& events) {
     if (events.reasoning && !delta.reasoning.empty()) events.reasoning(delta.reasoning);
     if (events.content && !delta.content.empty()) events.content(delta.content);
   };
-  run::Reply reply = run::ask(service_, std::move(request),
-                              {.text = [&](std::string_view text) { show(parser->feed(text)); },
-                               .prefill = events.prefill,
-                               .cancelled = events.cancelled});
+  run::Answered reply = run::ask(service_, std::move(request),
+                                 {.text = [&](std::string_view text) { show(parser->feed(text)); },
+                                  .prefill = events.prefill,
+                                  .cancelled = events.cancelled});
   show(parser->finish(reply.outcome.finish != run::Finish::kEnd));
   given.outcome = std::move(reply.outcome);
   given.remembered_tokens = prompt.remembered;

@@ -21,7 +21,7 @@ constexpr const char* kTemplate =
     "endif %}"
     "{{ m.content }}\n{% endfor %}<|assistant|>{% if think %}<think>{% endif %}";
 
-class Chats : public testing::Test {
+class Chats : public ::testing::Test {
  protected:
   void open(const Json& variables = Json::object()) {
     run::EngineOptions o;

@@ -60,7 +60,7 @@ Action setup(Flags& flags) {
 const Command kServe{"serves", setup};
 const Entry<Command> kCommands[] = {{"serve", &kServe}};
 
-class ConfigFile : public testing::Test {
+class ConfigFile : public ::testing::Test {
  protected:
   void SetUp() override {
     path_ = testing::TempDir() + "config_test." + testing::UnitTest::GetInstance()->current_test_info()->name();

@@ -10,7 +10,7 @@
 #include "cli/run_fixture.hpp"
 
 namespace kvasir::cli {
-namespace {
+namespace embed_test {
 
 const std::string kSource = KVASIR_SOURCE_DIR;
 const std::string kBert = kSource + "/tests/golden/encoders/bert.gguf";
@@ -86,5 +86,5 @@ TEST(Embed, WhatIsWrongIsNamed) {
   EXPECT_EQ(run_captured(std::vector<std::string>{"run", "-m", kBert, "-p", "x"}).status, 1);
 }
 
-}  // namespace
+}  // namespace embed_test
 }  // namespace kvasir::cli

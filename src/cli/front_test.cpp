@@ -14,7 +14,7 @@
 #include "cli/run_fixture.hpp"
 
 namespace kvasir::cli {
-namespace {
+namespace front_test {
 
 struct Example {
   bool exact = false;
@@ -204,5 +204,5 @@ TEST(Front, RegistriesListTheCommands) {
   EXPECT_EQ(found, expected);
 }
 
-}  // namespace
+}  // namespace front_test
 }  // namespace kvasir::cli

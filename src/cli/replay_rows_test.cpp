@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ReplayRows : public testing::Test {
+class ReplayRows : public ::testing::Test {
  protected:
   ~ReplayRows() override { fs::remove_all(folder_); }
   ReplayRows() { fs::create_directories(folder_); }

@@ -20,13 +20,13 @@ struct Result {
 // `more` are further arguments of run_command_line.
 template <class... More>
 Result run_captured(const std::vector<std::string>& arguments, More&&... more) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   Result result;
   result.status = run_command_line(arguments, std::forward<More>(more)...);
   std::fflush(stdout);
-  result.out = testing::internal::GetCapturedStdout();
-  result.err = testing::internal::GetCapturedStderr();
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr();
   return result;
 }
 

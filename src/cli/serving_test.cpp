@@ -85,7 +85,7 @@ TEST(SettleModels, EncodersAreOfTheModelsThatTheyName) {
   refused({"a=m.gguf", "n.gguf"}, {"a=e.gguf", "a=f.gguf"}, "a second encoder");
 }
 
-class SeveralModels : public testing::Test {
+class SeveralModels : public ::testing::Test {
  protected:
   SeveralModels() {
     fs::create_directories(folder_);

@@ -30,7 +30,7 @@ std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-class Tokenize : public testing::Test {
+class Tokenize : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("kvasir_tokenize_" + std::to_string(::getpid()));

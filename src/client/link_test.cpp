@@ -36,7 +36,7 @@ std::string refusal(const Endpoint& endpoint) {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-class Links : public testing::Test {
+class Links : public ::testing::Test {
  protected:
   static serve::ServerOptions with(const serve::Certificate& c) {
     return {.tls_cert = c.cert_path, .tls_key = c.key_path};

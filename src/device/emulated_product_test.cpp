@@ -6,7 +6,7 @@
 #include "device/multiply.hpp"
 
 namespace kvasir::device {
-namespace {
+namespace emulated_product_test {
 
 using emulated::uchar;
 using emulated::uint;
@@ -228,5 +228,5 @@ TEST(EmulatedProducts, EveryInstanceIsAType) {
   EXPECT_EQ(std::size(kInstances), found);
 }
 
-}  // namespace
+}  // namespace emulated_product_test
 }  // namespace kvasir::device

@@ -15,7 +15,7 @@
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kernel {
-namespace {
+namespace rotate_test {
 
 using simd::on_every_isa;
 
@@ -306,5 +306,5 @@ TEST(Rotate, RefusesOtherSizes) {
   EXPECT_EQ(rotation_bytes(96), (96 + 9) * sizeof(float));
 }
 
-}  // namespace
+}  // namespace rotate_test
 }  // namespace kvasir::kernel

@@ -8,7 +8,7 @@
 #include "simd/isa.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace attend_test {
 
 using fixture::error_against_double;
 using fixture::expect_same_bits;
@@ -333,5 +333,5 @@ TEST_F(Attend, HalfPrecisionSaturates) {
   EXPECT_EQ(out[0][8], 0.0f);
 }
 
-}  // namespace
+}  // namespace attend_test
 }  // namespace kvasir::kv

@@ -18,7 +18,7 @@
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace borrow_test {
 
 constexpr int kD = 64;
 constexpr int kKv = 2;
@@ -508,5 +508,5 @@ TEST(Borrow, LayersThatKeepNoPagesAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace borrow_test
 }  // namespace kvasir::kv

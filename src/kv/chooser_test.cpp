@@ -12,7 +12,7 @@
 #include "select/spec.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace chooser_test {
 
 using namespace fixture;
 
@@ -287,5 +287,5 @@ TEST(Chooser, BytesAreCountedAndWhatCannotBeIsRefused) {
   EXPECT_NO_THROW(plan_memory(bad, options("f16"), 1));
 }
 
-}  // namespace
+}  // namespace chooser_test
 }  // namespace kvasir::kv

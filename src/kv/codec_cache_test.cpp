@@ -14,7 +14,7 @@
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace codec_cache_test {
 
 using namespace fixture;
 
@@ -233,5 +233,5 @@ TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
   EXPECT_FALSE(stores("exact:16", 80, 80));
 }
 
-}  // namespace
+}  // namespace codec_cache_test
 }  // namespace kvasir::kv

@@ -13,7 +13,7 @@
 #include "select/spec.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace device_folds_test {
 
 using fixture::decode;
 using fixture::DeviceLimits;
@@ -246,5 +246,5 @@ TEST(DeviceFolds, FreedSlotsAreForgotten) {
   EXPECT_GT(device->totals(), 0u);
 }
 
-}  // namespace
+}  // namespace device_folds_test
 }  // namespace kvasir::kv

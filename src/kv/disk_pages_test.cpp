@@ -13,7 +13,7 @@
 #include "select/spec.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace disk_pages_test {
 
 using fixture::decode;
 using fixture::expect_same_bits;
@@ -29,7 +29,7 @@ CacheShape shape() {
   return s;
 }
 
-class OnDisk : public testing::Test {
+class OnDisk : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = testing::TempDir() + "/pages-" + std::to_string(getpid());
@@ -167,5 +167,5 @@ TEST_F(OnDisk, BadPlacesAreRefused) {
   EXPECT_THROW(Cache(team, shape(), o), Error);
 }
 
-}  // namespace
+}  // namespace disk_pages_test
 }  // namespace kvasir::kv

@@ -11,7 +11,7 @@
 #include "simd/every_isa.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace drafted_test {
 
 using fixture::Tokens;
 using Outputs = std::vector<std::vector<float>>;
@@ -198,5 +198,5 @@ TEST(Drafted, RoomEndsWithThePage) {
   }
 }
 
-}  // namespace
+}  // namespace drafted_test
 }  // namespace kvasir::kv

@@ -13,7 +13,7 @@
 namespace kvasir::kv {
 namespace {
 
-class PageFiles : public testing::TestWithParam<Reading> {
+class PageFiles : public ::testing::TestWithParam<Reading> {
  protected:
   std::string folder_ = testing::TempDir();
 };

@@ -366,7 +366,7 @@ Recorded read_keys(const std::filesystem::path& path) {
 }
 
 TEST(Papers, RecordedKeys) {
-  const std::filesystem::path folder = fixture::test_data("kv");
+  const std::filesystem::path folder = kvasir::fixture::test_data("kv");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no recorded keys: " << folder << " is missing";
   for (const int layer : {3, 7, 11, 15}) {
     const Recorded keys = read_keys(folder / ("qwen35_layer" + std::to_string(layer) + "_keys.bin"));

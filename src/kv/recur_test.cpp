@@ -12,7 +12,7 @@
 #include "kv/cache_fixture.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace recur_test {
 
 using fixture::noise;
 
@@ -453,5 +453,5 @@ TEST(Recurrent, WrongShapesAreNamed) {
   EXPECT_NE(message(r).find("reaches back"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace recur_test
 }  // namespace kvasir::kv

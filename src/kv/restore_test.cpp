@@ -10,7 +10,7 @@
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace restore_test {
 
 using namespace fixture;
 
@@ -197,5 +197,5 @@ TEST(Restore, TailsHoldOnlyWhatIsRaw) {
   EXPECT_EQ(cache.rules().tail_bytes(1000), (1000 - 6 * 128 + 4) * token);
 }
 
-}  // namespace
+}  // namespace restore_test
 }  // namespace kvasir::kv

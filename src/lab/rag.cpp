@@ -335,7 +335,7 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
       primed = set;
     }
     const Ids ids = prompt(date, order, about.question + (about.answer.empty() ? "\nAnswer:" : ""));
-    run::Reply cold;
+    run::Answered cold;
     std::vector<Sample> measured(ways.size());
     for (std::size_t i = 0; i < ways.size(); ++i) {
       // The cold one first, for comparisons; else in turn, so that a machine that slows down favours none.
@@ -344,12 +344,12 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
                 std::int64_t{o.questions} * static_cast<std::int64_t>(ways.size())))
         return rows;
       // Of unrelated prompts no way shall find what another one left.
-      const run::Reply reply = ask(ids, ways[w], o.answer,
-                                   unrelated                  ? ways[w].name
-                                   : ways[w].reuse == "exact" ? "exact"
-                                                              : "blend");
+      const run::Answered reply = ask(ids, ways[w], o.answer,
+                                      unrelated                  ? ways[w].name
+                                      : ways[w].reuse == "exact" ? "exact"
+                                                                 : "blend");
       if (w == 0) cold = reply;
-      const auto right = [&](const run::Reply& r) {
+      const auto right = [&](const run::Answered& r) {
         return !about.answer.empty() && r.text.find(about.answer) != std::string::npos;
       };
       const run::Receipt& receipt = reply.outcome.receipt;

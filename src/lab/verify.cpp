@@ -20,7 +20,7 @@ double distance(double a, double b) {
 }
 
 // What of `reply` is not as it was without reuse.
-void compare(const run::Reply& plain, const run::Reply& reply, VerifyRow& row) {
+void compare(const run::Answered& plain, const run::Answered& reply, VerifyRow& row) {
   const std::size_t both = std::min(plain.records.size(), reply.records.size());
   std::size_t same = 0;
   for (; same < both && plain.records[same].id == reply.records[same].id; ++same)
@@ -68,12 +68,12 @@ std::vector<VerifyRow> verify(run::Service& service, std::vector<run::ServiceReq
                               const VerifyPoll& poll) {
   prepare(requests, max_tokens);
   std::vector<VerifyRow> rows(requests.size());
-  std::vector<run::Reply> plain;
+  std::vector<run::Answered> plain;
   for (std::size_t k = 0; k < 3 * requests.size(); ++k) {
     const auto [round, i] = turn_of(k, requests.size(), poll);
     run::ServiceRequest request = requests[i];
     request.reuse = round > 0;
-    run::Reply reply = run::ask(service, std::move(request));
+    run::Answered reply = run::ask(service, std::move(request));
     const run::Receipt& receipt = reply.outcome.receipt;
     VerifyRow& row = rows[i];
     if (round == 0) {
@@ -94,7 +94,7 @@ std::vector<VerifyRow> verify_blend(run::Service& service, std::vector<run::Serv
                                     const VerifyPoll& poll) {
   prepare(requests, max_tokens);
   std::vector<VerifyRow> rows(requests.size());
-  std::vector<run::Reply> plain;
+  std::vector<run::Answered> plain;
   for (std::size_t k = 0; k < 3 * requests.size(); ++k) {
     const auto [round, i] = turn_of(k, requests.size(), poll);
     run::ServiceRequest request = requests[i];
@@ -107,7 +107,7 @@ std::vector<VerifyRow> verify_blend(run::Service& service, std::vector<run::Serv
       request.request.max_tokens = 1;
       request.checkpoints.clear(), request.partings.clear();
     }
-    run::Reply reply = run::ask(service, std::move(request));
+    run::Answered reply = run::ask(service, std::move(request));
     if (round == 1) continue;
     const run::Receipt& receipt = reply.outcome.receipt;
     VerifyRow& row = rows[i];

@@ -8,7 +8,7 @@
 #include "model/reference_fixture.hpp"
 
 namespace kvasir::model {
-namespace {
+namespace key_factors_test {
 
 using testing::RandomFile;
 
@@ -215,5 +215,5 @@ TEST(KeyFactors, ABrokenFileIsAnError) {
   EXPECT_THROW(key_facts(spec, file, true), Error);
 }
 
-}  // namespace
+}  // namespace key_factors_test
 }  // namespace kvasir::model

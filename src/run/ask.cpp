@@ -47,7 +47,7 @@ class Asker final : public Listener {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
   }
-  Reply take() {
+  Answered take() {
     const std::lock_guard lock(mutex_);
     return std::move(reply_);
   }
@@ -58,7 +58,7 @@ class Asker final : public Listener {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
-  Reply reply_;  // of the service's thread until it is done
+  Answered reply_;  // of the service's thread until it is done
 };
 
 Code code_of(Failure failure) {
@@ -79,7 +79,7 @@ Code code_of(Failure failure) {
 
 }  // namespace
 
-Reply ask(Service& service, ServiceRequest request, const Events& events) {
+Answered ask(Service& service, ServiceRequest request, const Events& events) {
   const auto asker = std::make_shared<Asker>(events, request.request.top_logprobs >= 0);
   const RequestId id = service.submit(std::move(request), asker);
   if (events.cancelled) {
@@ -90,7 +90,7 @@ Reply ask(Service& service, ServiceRequest request, const Events& events) {
       }
   }
   asker->wait();
-  Reply reply = asker->take();
+  Answered reply = asker->take();
   if (reply.outcome.failure != Failure::kNone)
     throw Error(code_of(reply.outcome.failure), reply.outcome.error, "request");
   return reply;

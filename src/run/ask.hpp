@@ -11,7 +11,7 @@
 
 namespace kvasir::run {
 
-struct Reply {
+struct Answered {
   std::vector<std::int32_t> ids;
   std::string text;                  // empty without a tokenizer
   std::vector<TokenRecord> records;  // one per token where log-probabilities were asked for
@@ -28,6 +28,6 @@ struct Events {
 
 // Throws what Service::submit throws, and Error for an answer that failed: kMemory where the cache has no room for the
 // prompt, kBusy after the time-out of the queue, kUnsupported where the engine failed.
-Reply ask(Service& service, ServiceRequest request, const Events& events = {});
+Answered ask(Service& service, ServiceRequest request, const Events& events = {});
 
 }  // namespace kvasir::run

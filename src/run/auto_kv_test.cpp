@@ -9,7 +9,7 @@
 #include "run/scheduler.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace auto_kv_test {
 
 const std::string kModel = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
 
@@ -150,5 +150,5 @@ TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {
   EXPECT_NE(note.find("size 8"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace auto_kv_test
 }  // namespace kvasir::run

@@ -20,7 +20,7 @@
 #include "store/redis_fixture.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace blend_test {
 
 using namespace testing;
 using Ids = std::vector<std::int32_t>;
@@ -697,5 +697,5 @@ TEST(Blend, LayersThatDoNotAllowItAreNamed) {
   EXPECT_NE(model::why_not_relocated(spec, true).find("learned positions"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace blend_test
 }  // namespace kvasir::run

@@ -26,7 +26,7 @@
 #include "run/verify.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace drafting_chi2_test {
 
 constexpr int kVocab = 8, kDraws = 100000, kDraftTokens = 4;
 using Distribution = std::vector<double>;
@@ -337,5 +337,5 @@ TEST(DraftedDraws, OfAModelsOwnBlockHaveTheDistributionOfTheOptions) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace drafting_chi2_test
 }  // namespace kvasir::run

@@ -13,7 +13,7 @@
 #include "run/engine.hpp"
 
 namespace kvasir::run {
-namespace {
+namespace engine_device_test {
 
 std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, const char* name = "",
                        kv::DeviceStats* stats = nullptr) {
@@ -271,5 +271,5 @@ TEST(EngineDevice, WrongOptionsAreNamed) {
   EXPECT_NE(said("abacus", "").find("abacus"), std::string::npos) << said("abacus", "");
 }
 
-}  // namespace
+}  // namespace engine_device_test
 }  // namespace kvasir::run

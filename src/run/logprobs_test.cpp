@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace kvasir::run {
-namespace {
+namespace logprobs_test {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -70,5 +70,5 @@ TEST(Logprobs, Extremes) {
   EXPECT_EQ(log_partition({}), -kInf);
 }
 
-}  // namespace
+}  // namespace logprobs_test
 }  // namespace kvasir::run

@@ -10,7 +10,7 @@
 #include "run/reuse_fixture.hpp"
 
 namespace kvasir::run::testing {
-namespace {
+namespace long_context_test {
 
 constexpr const char* kSparse = "quest:block=16:local=64:budget=384:prompt=16";
 
@@ -143,5 +143,5 @@ TEST(LongContext, ADiskThatFailsEndsRequestsAndNotTheServer) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace long_context_test
 }  // namespace kvasir::run::testing

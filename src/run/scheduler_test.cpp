@@ -509,14 +509,14 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   const ServiceRequest request = ask(text(*engine_, 0, 1300), 40);
   std::string heard;
   std::vector<std::int64_t> done;
-  const Reply reply = run::ask(*scheduler_, request,
-                               {.text = [&](std::string_view piece) { heard += piece; },
-                                .prefill =
-                                    [&](std::int64_t tokens, std::int64_t total) {
-                                      EXPECT_EQ(total, 1300);
-                                      done.push_back(tokens);
-                                    },
-                                .cancelled = [] { return false; }});
+  const Answered reply = run::ask(*scheduler_, request,
+                                  {.text = [&](std::string_view piece) { heard += piece; },
+                                   .prefill =
+                                       [&](std::int64_t tokens, std::int64_t total) {
+                                         EXPECT_EQ(total, 1300);
+                                         done.push_back(tokens);
+                                       },
+                                   .cancelled = [] { return false; }});
   EXPECT_EQ(done, (std::vector<std::int64_t>{512, 1024, 1300}));
   EXPECT_EQ(reply.text, heard);
   EXPECT_EQ(reply.ids.size(), 40u);
@@ -542,7 +542,7 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
 TEST_F(SchedulerTest, AskEndsWhenItIsCancelledAndThrowsWhatFailed) {
   start("f16", {.running = 1, .waiting = 4}, 512, 2048);
   std::atomic<bool> begun{false};
-  const Reply reply =
+  const Answered reply =
       run::ask(*scheduler_, ask(text(*engine_, 0, 20), 400),
                {.text = [&](std::string_view) { begun = true; }, .cancelled = [&] { return begun.load(); }});
   EXPECT_NE(reply.outcome.finish, Finish::kNothing);  // it may have been faster

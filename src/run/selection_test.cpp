@@ -140,7 +140,7 @@ TEST(Selection, ARequestChoosesAndItsReceiptSaysWhatWasRead) {
     r.request.select = select;
     return ask(scheduler, std::move(r), {});
   };
-  const Reply own = reply(""), dense = reply("all"), whole = reply("quest:block=16:budget=1000");
+  const Answered own = reply(""), dense = reply("all"), whole = reply("quest:block=16:budget=1000");
   EXPECT_EQ(whole.ids, dense.ids);
   EXPECT_EQ(dense.outcome.receipt.select, "");
   EXPECT_EQ(own.outcome.receipt.select, "quest:block=16:local=16:meter=1:budget=64");

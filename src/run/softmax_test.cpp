@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace kvasir::run {
-namespace {
+namespace softmax_test {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -30,5 +30,5 @@ TEST(Softmax, ExpIsAccurateAndLargestIgnoresNan) {
   }
 }
 
-}  // namespace
+}  // namespace softmax_test
 }  // namespace kvasir::run

@@ -20,7 +20,11 @@
 #include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
+namespace kvasir::testing {}
+
 namespace kvasir::run::testing {
+
+using namespace kvasir::testing;  // testing::NAME is a name of either in tests of kvasir::run
 
 inline EngineOptions as_the_suite_says(EngineOptions o) {
   const char* suite = std::getenv("KVASIR_SUITE");

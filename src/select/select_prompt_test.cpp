@@ -9,7 +9,7 @@
 #include "select/spec.hpp"
 
 namespace kvasir::select {
-namespace {
+namespace select_prompt_test {
 
 using namespace kv;
 
@@ -240,5 +240,5 @@ TEST(SelectPrompt, BadStepsAreRefused) {
   EXPECT_TRUE(Cache(team, shape(), options_for("quest:prompt=16")).rules().can_draft());
 }
 
-}  // namespace
+}  // namespace select_prompt_test
 }  // namespace kvasir::select

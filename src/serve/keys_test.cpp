@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 
 namespace kvasir::serve {
-namespace {
+namespace keys_test {
 
 std::string refused(std::string_view text) {
   try {
@@ -48,5 +48,5 @@ TEST(Keys, ClientsSendTheFirst) {
   EXPECT_THROW(first_key("/no/such/file"), Error);
 }
 
-}  // namespace
+}  // namespace keys_test
 }  // namespace kvasir::serve

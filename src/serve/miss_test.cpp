@@ -15,7 +15,7 @@ constexpr const char* kTemplate =
     "{% for m in messages %}<|begin|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|begin|>assistant\n{% endif %}";
 
-class Miss : public testing::Test {
+class Miss : public ::testing::Test {
  protected:
   ApiRequest chat(const char* messages) const {
     return {.is_chat = true, .chat = parse_messages({{"messages", Json::parse(messages)}})};

@@ -11,7 +11,7 @@
 #include "serve/route.hpp"
 
 namespace kvasir::serve {
-namespace {
+namespace request_test {
 
 const RequestLimits kLimits{.vocabulary = 100, .choices = 8, .model = "m"};
 
@@ -308,5 +308,5 @@ TEST(Metrics, Histogram) {
   EXPECT_EQ(h.quantile(0.9), 1000);  // what is above all bounds is shown as the last one
 }
 
-}  // namespace
+}  // namespace request_test
 }  // namespace kvasir::serve

@@ -13,7 +13,7 @@
 #include "store/open.hpp"
 
 namespace kvasir::serve {
-namespace {
+namespace server_faults_test {
 
 // Every role is shown; there is no place for tools.
 constexpr const char* kPlain =
@@ -435,5 +435,5 @@ TEST(ServerFaults, Http) {
   }
 }
 
-}  // namespace
+}  // namespace server_faults_test
 }  // namespace kvasir::serve

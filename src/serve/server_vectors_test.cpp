@@ -9,7 +9,7 @@
 #include "serve/client_fixture.hpp"
 
 namespace kvasir::serve {
-namespace {
+namespace server_vectors_test {
 
 constexpr const char* kPath = "/v1/embeddings";
 
@@ -150,5 +150,5 @@ TEST(Vectors, AModelWithoutAHeadDoesNotRank) {
   EXPECT_EQ(s.service.requests().size(), 0u);
 }
 
-}  // namespace
+}  // namespace server_vectors_test
 }  // namespace kvasir::serve

@@ -10,7 +10,7 @@
 #include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
-namespace {
+namespace turns_test {
 
 constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
@@ -66,7 +66,7 @@ Ids operator+(Ids a, const Ids& b) {
   return a;
 }
 
-class Turns : public testing::Test {
+class Turns : public ::testing::Test {
  protected:
   void use(const char* source) {
     format_ = std::make_unique<TemplateChat>(text::ChatTemplate(
@@ -401,5 +401,5 @@ TEST_F(Turns, TimeIsLinear) {
   EXPECT_LT(remembered_ends, 4 * plain_ends + 0.5);
 }
 
-}  // namespace
+}  // namespace turns_test
 }  // namespace kvasir::serve

@@ -25,7 +25,7 @@ std::vector<float> rows(SoundEncoder& encoder, std::span<const float> samples, i
   return encoder.encode(samples, team, [](std::int64_t, std::int64_t) {});
 }
 
-class SoundRows : public testing::TestWithParam<std::string> {
+class SoundRows : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!hears("sounds/frame.wav")) GTEST_SKIP() << "SKIPPED: this build has no libsndfile";

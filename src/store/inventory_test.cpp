@@ -155,7 +155,7 @@ TEST(Inventory, KeysOfTailsFollowFromTheirRecords) {
   }
 }
 
-class Archives : public testing::Test {
+class Archives : public ::testing::Test {
  protected:
   // An archive of `chain` with sizes that need padding and such that do not.
   std::vector<std::byte> archive(const TestChain& chain) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kSmall = "?timeout=5s&size=8MiB";
 
-class Lmdb : public testing::Test {
+class Lmdb : public ::testing::Test {
  protected:
   void SetUp() override {
     try {

@@ -10,7 +10,7 @@
 namespace kvasir::store {
 namespace {
 
-class Redis : public testing::Test {
+class Redis : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!RedisServer::available())

@@ -13,7 +13,7 @@
 namespace kvasir::store {
 namespace {
 
-class Tiers : public testing::TestWithParam<std::string> {
+class Tiers : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     kind_ = find(tiers(), GetParam());

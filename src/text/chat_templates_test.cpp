@@ -15,12 +15,12 @@
 #include "text/conversation.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace chat_templates_test {
 
 const std::string kData = fixture::test_data("templates");
 
 // Templates of real models, with what jinja2 renders (shared/data/README.md).
-class RealTemplates : public testing::Test {
+class RealTemplates : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(kData)) GTEST_SKIP() << kData << " is not there";
@@ -238,5 +238,5 @@ TEST_F(RealTemplates, LongConversationsAreFast) {
   }
 }
 
-}  // namespace
+}  // namespace chat_templates_test
 }  // namespace kvasir::text

@@ -200,7 +200,7 @@ TEST(Chat, PlaceAt) {
 }
 
 // What a conversation says is text: only the template's own marks are control tokens.
-class ControlNames : public testing::Test {
+class ControlNames : public ::testing::Test {
  protected:
   void SetUp() override {
     tokenizer_ = make_tokenizer(byte_level_vocabulary("gpt-2"));

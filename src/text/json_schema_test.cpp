@@ -11,7 +11,7 @@
 #include "text/schema/pattern.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace json_schema_test {
 
 using Json = nlohmann::ordered_json;
 
@@ -482,5 +482,5 @@ TEST(JsonSchema, RandomTextsParse) {
   EXPECT_GT(with_more, 0);
 }
 
-}  // namespace
+}  // namespace json_schema_test
 }  // namespace kvasir::text

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace kvasir::text {
-namespace {
+namespace reasoning_test {
 
 struct Told {
   std::string reasoning, content;
@@ -142,5 +142,5 @@ TEST(Reasoning, WithoutMarksAllIsContent) {
   EXPECT_EQ(told.content, "<think>a");
 }
 
-}  // namespace
+}  // namespace reasoning_test
 }  // namespace kvasir::text

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace response_template_test {
 
 const Json kResponseTools =
     Json::parse(R"x([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
@@ -34,7 +34,7 @@ std::string answer(const ResponseTemplate& response, std::string_view text, std:
   return all;
 }
 
-class ResponseTemplates : public testing::Test {
+class ResponseTemplates : public ::testing::Test {
   void SetUp() override {
     if (!SearchPattern::available()) GTEST_SKIP() << "SKIPPED: built without PCRE2";
   }
@@ -134,5 +134,5 @@ TEST_F(ResponseTemplates, KnowsFormsByWhatItReads) {
   EXPECT_EQ(ResponseTemplate::parse(kPlain)->same_form(nullptr), nullptr);
 }
 
-}  // namespace
+}  // namespace response_template_test
 }  // namespace kvasir::text

@@ -16,7 +16,7 @@ std::string searched(std::string_view expression, std::string_view text, bool en
   return all;
 }
 
-class SearchPatterns : public testing::Test {
+class SearchPatterns : public ::testing::Test {
   void SetUp() override {
     if (!SearchPattern::available()) GTEST_SKIP() << "SKIPPED: built without PCRE2";
   }

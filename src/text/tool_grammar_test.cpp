@@ -10,7 +10,7 @@
 #include "text/grammars_fixture.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace tool_grammar_test {
 
 const Json kTools = Json::parse(R"([
   {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}},
@@ -187,5 +187,5 @@ TEST(ToolGrammar, WhatCannotBeForcedIsRefused) {
             "tools[0].function.parameters: schema: expected an object or a boolean");
 }
 
-}  // namespace
+}  // namespace tool_grammar_test
 }  // namespace kvasir::text

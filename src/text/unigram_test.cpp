@@ -12,7 +12,7 @@
 #include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace unigram_test {
 
 using Ids = std::vector<std::int32_t>;
 using Pieces = std::vector<std::string>;
@@ -171,5 +171,5 @@ TEST(Charsmap, BrokenTablesAreRefusedOrBounded) {
   }
 }
 
-}  // namespace
+}  // namespace unigram_test
 }  // namespace kvasir::text

@@ -16,11 +16,11 @@
 #include "weights/model_file.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace vocab_reference_test {
 
 const std::string kData = fixture::test_data("");
 
-class VocabularyReference : public testing::TestWithParam<const char*> {
+class VocabularyReference : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string path = kData + "vocab/" + GetParam() + ".gguf";
@@ -214,5 +214,5 @@ TEST(ModelVocabulary, GoldenModelsHaveNone) {
   if (seen == 0) GTEST_SKIP() << kData << "golden has no models";
 }
 
-}  // namespace
+}  // namespace vocab_reference_test
 }  // namespace kvasir::text

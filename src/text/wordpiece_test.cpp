@@ -4,7 +4,7 @@
 #include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {
-namespace {
+namespace wordpiece_test {
 
 using Pieces = std::vector<std::string>;
 
@@ -55,5 +55,5 @@ TEST(WordPiece, TextsStandBetweenTheirMarks) {
   EXPECT_EQ(pieces(*t, "the", {.add_bos = true, .add_eos = true}), (Pieces{"[CLS]", " the", "[SEP]"}));
 }
 
-}  // namespace
+}  // namespace wordpiece_test
 }  // namespace kvasir::text

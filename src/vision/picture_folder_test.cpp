@@ -15,7 +15,7 @@ namespace {
 
 std::string folder_of(const std::string& name) { return golden("folders/" + name); }
 
-class PictureFolder : public testing::TestWithParam<std::string> {
+class PictureFolder : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";

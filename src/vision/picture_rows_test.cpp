@@ -19,7 +19,7 @@ double error_of(std::span<const float> got, const float* want) {
   return std::sqrt(error / norm);
 }
 
-class PictureRows : public testing::TestWithParam<std::string> {
+class PictureRows : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";

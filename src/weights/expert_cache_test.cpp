@@ -14,7 +14,7 @@
 #include "weights/faulty_reads_fixture.hpp"
 
 namespace kvasir::weights {
-namespace {
+namespace expert_cache_test {
 
 namespace fs = std::filesystem;
 using testing::Fault;
@@ -133,5 +133,5 @@ TEST_F(Caches, FaultsAreErrorsUntilTheyGo) {
   for (int l = 0; l < kLayers; ++l) need(*d, l, some(random, 3));
 }
 
-}  // namespace
+}  // namespace expert_cache_test
 }  // namespace kvasir::weights

@@ -12,7 +12,7 @@
 #include "weights/requantise.hpp"
 
 namespace kvasir::weights {
-namespace {
+namespace parts_test {
 
 namespace fs = std::filesystem;
 
@@ -43,7 +43,7 @@ struct Change {
 };
 
 // A model of 4 tensors in 3 parts, 1 + 2 + 1, in a folder of its own.
-class Parts : public testing::Test {
+class Parts : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("kvasir-parts-" + std::to_string(::getpid()));
@@ -161,5 +161,5 @@ TEST_F(Parts, APartUnderAnotherNameSaysWhatNamesAreLike) {
   }
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace kvasir::weights

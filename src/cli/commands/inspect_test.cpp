@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 Result run(const std::vector<std::string>& arguments) { return run_captured(arguments); }
 
-class Inspect : public testing::Test {
+class Inspect : public ::testing::Test {
  protected:
   ~Inspect() override { fs::remove(path_); }
   std::string path_ = (fs::temp_directory_path() / fmt::format("inspect{}.gguf", ::getpid())).string();

@@ -9,13 +9,13 @@
 #include "cli/run_fixture.hpp"
 
 namespace kvasir::cli {
-namespace {
+namespace quantize_test {
 
 namespace fs = std::filesystem;
 
 Result run(const std::vector<std::string>& arguments) { return run_captured(arguments); }
 
-class QuantizeCommand : public testing::Test {
+class QuantizeCommand : public ::testing::Test {
  protected:
   QuantizeCommand() {
     fs::create_directories(folder_);
@@ -79,5 +79,5 @@ TEST_F(QuantizeCommand, RefusesInOneSentenceAndLeavesNothing) {
   EXPECT_NE(r.err.find("cannot create"), std::string::npos) << r.err;
 }
 
-}  // namespace
+}  // namespace quantize_test
 }  // namespace kvasir::cli

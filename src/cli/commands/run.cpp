@@ -139,7 +139,7 @@ struct Stats {
 };
 
 // load, choose: seconds that loading and choosing codecs took.
-Stats stats(run::Engine& engine, const run::Reply& reply, double load, double choose) {
+Stats stats(run::Engine& engine, const run::Answered& reply, double load, double choose) {
   const run::Outcome& o = reply.outcome;
   Stats f{.load = load, .choose = choose};
   const auto computed = static_cast<double>(o.receipt.computed(o.prompt_tokens));
@@ -197,7 +197,7 @@ void print_selection(const run::Receipt& r) {
   if (answer.chosen > 0) print_choices("selection   ", r.select + ": ", answer);
 }
 
-void print_stats(run::Engine& engine, const run::Reply& g, const Stats& f, bool keeps) {
+void print_stats(run::Engine& engine, const run::Answered& g, const Stats& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
   fmt::print(stderr, "prompt      {} tokens{} in {}: {}\n", o.prompt_tokens,
@@ -229,7 +229,7 @@ void print_stats(run::Engine& engine, const run::Reply& g, const Stats& f, bool 
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
-void print_json(const run::Engine& engine, const run::Reply& g, const Stats& f) {
+void print_json(const run::Engine& engine, const run::Answered& g, const Stats& f) {
   const run::Outcome& o = g.outcome;
   nlohmann::ordered_json row{{"text", g.text}, {"ids", g.ids}, {"finish", name(o.finish)}, {"seed", o.seed}};
   if (!g.records.empty()) {
@@ -282,8 +282,8 @@ run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokeniz
 }
 
 // Asks and shows the answer as it comes.
-run::Reply answer(run::Service& service, run::ServiceRequest request, const std::string& prompt, bool json,
-                  const Interrupt& interrupt) {
+run::Answered answer(run::Service& service, run::ServiceRequest request, const std::string& prompt, bool json,
+                     const Interrupt& interrupt) {
   const auto show = [json](std::string_view piece) {
     if (!json) show_text(piece);
   };
@@ -293,14 +293,15 @@ run::Reply answer(run::Service& service, run::ServiceRequest request, const std:
     bar.finish();
     if (!std::exchange(shown, true)) show(prompt);
   };
-  const run::Reply reply = ask(service, std::move(request),
-                               {.text = show,
-                                .prefill =
-                                    [&](std::int64_t done, std::int64_t total) {
-                                      bar.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                                      if (done == total) show_prompt();
-                                    },
-                                .cancelled = [&] { return interrupt.requested().load(std::memory_order_relaxed); }});
+  const run::Answered reply =
+      ask(service, std::move(request),
+          {.text = show,
+           .prefill =
+               [&](std::int64_t done, std::int64_t total) {
+                 bar.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                 if (done == total) show_prompt();
+               },
+           .cancelled = [&] { return interrupt.requested().load(std::memory_order_relaxed); }});
   show_prompt();  // it was interrupted before
   show("\n");
   std::fflush(stdout);
@@ -355,7 +356,7 @@ int run_command(Settings& s) {
   std::optional<run::Drafting> drafting;
   if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
   load_seconds += steady_seconds() - chosen;
-  run::Reply reply;
+  run::Answered reply;
   {
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 0, .blend = s.blend}, s.engine.model,
                              library ? &*library : nullptr, drafting ? &*drafting : nullptr);

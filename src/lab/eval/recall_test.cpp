@@ -14,7 +14,7 @@
 namespace kvasir::lab::eval {
 namespace {
 
-class Recall : public testing::Test {
+class Recall : public ::testing::Test {
  protected:
   Subject subject_{fixture::options("f32,bf16", 512), {.sequences = 2, .extra_tokens = 512}};
   const text::Tokenizer& tokenizer_ = subject_.tokenizer();

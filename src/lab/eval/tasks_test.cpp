@@ -12,7 +12,7 @@
 namespace kvasir::lab::eval {
 namespace {
 
-class Tasks : public testing::Test {
+class Tasks : public ::testing::Test {
  protected:
   Subject subject_{fixture::options("f32", 512), {.sequences = 2, .extra_tokens = 512}};
   const text::Tokenizer& tokenizer_ = subject_.tokenizer();

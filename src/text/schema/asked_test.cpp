@@ -10,7 +10,7 @@
 namespace kvasir::text {
 namespace {
 
-class AskedTest : public testing::Test {
+class AskedTest : public ::testing::Test {
  protected:
   void read(const char* text) {
     schema_ = Json::parse(text);

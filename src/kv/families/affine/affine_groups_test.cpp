@@ -12,7 +12,7 @@
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
-namespace {
+namespace affine_groups_test {
 
 using codec_fixture::make_rows;
 using codec_fixture::Subject;
@@ -133,5 +133,5 @@ TEST(AffineGroups, BytesDoNotDependOnTheInstructionSet) {
   EXPECT_GT(compared, 0);
 }
 
-}  // namespace
+}  // namespace affine_groups_test
 }  // namespace kvasir::kv
