@@ -15,7 +15,7 @@ fail() {
   echo "FAILED: $*"
   failed=1
 }
-yes "The quick brown fox jumps over the lazy dog and says so." | head -n 110 >"$scratch/text"
+yes "The quick brown fox jumps over the lazy dog and says so." | head -n 90 >"$scratch/text"
 answer() { # NAME, further options
   name=$1
   shift
