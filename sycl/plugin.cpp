@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <sycl/sycl.hpp>
 #include <vector>
@@ -20,6 +21,10 @@ constexpr std::uint64_t kBlock = 256;  // kv::kMultiplyDepth
 const char* const kText =
 #include "kivi.sycl"
     ;
+
+#ifndef KVASIR_SYCL_MEMORY
+#define KVASIR_SYCL_MEMORY 0  // bytes for a call's arrays; 0: a quarter of the device's. `./dev sycl` tries few
+#endif
 
 struct Kernels {
   sycl::kernel quantize, dequantize, multiply, total;
@@ -237,7 +242,7 @@ const char* kvasir_sycl_open(const char* device, void** handle) {
     *handle =
         new Device{.queue = sycl::queue(d, sycl::property::queue::in_order()),
                    .name = name_of(d) + " (SYCL, " + d.get_platform().get_info<sycl::info::platform::name>() + ")",
-                   .memory = std::min(whole / 4, most)};
+                   .memory = KVASIR_SYCL_MEMORY > 0 ? KVASIR_SYCL_MEMORY : std::min(whole / 4, most)};
   });
 }
 
