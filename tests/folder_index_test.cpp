@@ -10,7 +10,7 @@
 #include "run/engine.hpp"
 
 namespace kvasir::run {
-namespace folder_index_test {
+namespace {
 
 using testing::GoldenFolder;
 using testing::PlainJson;
@@ -92,5 +92,5 @@ TEST(FolderIndex, SelectorsAndBlendingAreRefusedByName) {
       std::string::npos);
 }
 
-}  // namespace folder_index_test
+}  // namespace
 }  // namespace kvasir::run
