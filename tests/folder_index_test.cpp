@@ -10,7 +10,7 @@
 #include "run/engine.hpp"
 
 namespace kvasir::run {
-namespace folder_index_test {
+namespace {
 
 using testing::GoldenFolder;
 using testing::PlainJson;
@@ -112,5 +112,5 @@ TEST(FolderIndex, RowsOfNgramsStayInTheFile) {
   EXPECT_LE(testing::relative_error(logits_with(golden, golden.config), golden.logits), 1e-5);
 }
 
-}  // namespace folder_index_test
+}  // namespace
 }  // namespace kvasir::run
