@@ -85,6 +85,17 @@ if [ "$(grep -c '^<tr>' "$scratch/rate.html")" -lt 2 ] && [ "$(grep -o 'f16' "$s
 fi
 echo nonsense >"$scratch/norows"
 expect 2 '' '/norows: line 1 is no row' bench -m "$model" --out "$scratch/norows" --plot "$scratch/rate.svg"
+# Saved rows are drawn without a model: two programs, of three runs the one in the middle.
+for rate in 9 2 4; do
+  echo "{\"program\":\"other\",\"model\":\"m\",\"depth\":16,\"decode_tps\":1,\"prefill_tps_cpu\":$rate}"
+done >"$scratch/others"
+echo '{"model":"m","depth":16,"decode_tps":1,"prefill_tps_cpu":7}' >>"$scratch/others"
+expect 0 '' '' bench --rows "$scratch/others" --draw prompt --processor --plot "$scratch/others.html"
+for row in 'other</td><td>16</td><td>4.00' '<td>7.00' 'seconds\? of processor time'; do
+  grep -q "$row" "$scratch/others.html" || { echo "FAILED: bench --rows lacks $row" && failed=1; }
+done
+expect 2 '' '^kvasir: --plot: is missing' bench --rows "$scratch/others"
+expect 2 '' "^kvasir: --draw: is 'memory', which no row has" bench --rows "$scratch/others" --draw memory --plot "$scratch/others.svg"
 
 # Pages on a disk give the answer of pages in memory; so does what a store brings back.
 head -c 12000 "$1/DECISIONS.md" >"$scratch/long"

@@ -141,7 +141,7 @@ std::set<int> affinity() {
 }
 #endif
 
-std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>& online) {
+std::vector<CpuCache> caches_of(const std::string& cpu_folder, const std::set<int>& online) {
   std::map<std::pair<int, std::string>, std::pair<std::uint64_t, std::set<std::string>>> found;
   for (int cpu : online)
     for (int index = 0; index < 10; ++index) {
@@ -153,7 +153,7 @@ std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>&
       bytes = std::max(bytes, size_with_unit(first_line(folder + "size")));
       sharers.insert(first_line(folder + "shared_cpu_list"));
     }
-  std::vector<Cache> caches;
+  std::vector<CpuCache> caches;
   for (const auto& [key, value] : found)
     caches.push_back({key.first, key.second, value.first, static_cast<int>(value.second.size())});
   return caches;
@@ -230,7 +230,7 @@ void apply_limits(const std::string& root, Host& host) {
 std::uint64_t Host::last_level_cache() const {
   std::uint64_t bytes = 0;
   int level = 0;
-  for (const Cache& c : caches)
+  for (const CpuCache& c : caches)
     if (c.level >= level && c.type != "Instruction") level = c.level, bytes = c.bytes;
   return bytes;
 }

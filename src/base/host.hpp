@@ -7,7 +7,7 @@
 
 namespace kvasir {
 
-struct Cache {
+struct CpuCache {
   int level = 0;
   std::string type;         // "Data", "Instruction", "Unified"
   std::uint64_t bytes = 0;  // of one instance
@@ -27,7 +27,7 @@ struct Host {
   int usable_cpus = 0;   // of them, those this process may run on
   int usable_cores = 0;  // physical cores among the usable: hardware threads of one core count once
   double cpu_quota = 0;  // CPUs' worth of time that the container may use; 0: no limit
-  std::vector<Cache> caches;
+  std::vector<CpuCache> caches;
   std::vector<Node> nodes;             // empty: the system describes none
   std::uint64_t memory_total = 0;      // bytes, the container's limit where there is one
   std::uint64_t memory_available = 0;  // bytes that can be had without swapping

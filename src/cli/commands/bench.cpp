@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <sstream>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/rss.hpp"
 #include "cli/bench.hpp"
+#include "cli/bench_plot.hpp"
 #include "cli/command.hpp"
 #include "cli/config.hpp"
 #include "cli/flags.hpp"
@@ -51,6 +51,8 @@ struct BenchCliOptions {
   std::string plot;
   std::string draw = "speed";
   std::string over = "depth";
+  bool processor = false;
+  std::string rows;
   bool json = false;
 };
 
@@ -85,12 +87,16 @@ const OptionTable<BenchCliOptions>& table() {
          .placeholder = "FILE"}},
        {"draw",
         &O::draw,
-        {.help = "what --plot draws: generated tokens per second, milliseconds of a step, or the memory of the process",
-         .choices = {"speed", "latency", "memory"}}},
+        {.help =
+             "what --plot draws: generated tokens per second, a prompt's tokens per second, milliseconds of a step, or "
+             "the memory of the process",
+         .choices = {"speed", "prompt", "latency", "memory"}}},
        {"over",
         &O::over,
         {.help = "over the tokens in the cache, or over the sequences that decode together",
          .choices = {"depth", "batch"}}},
+       {"processor", &O::processor, {.help = "draw speeds by the seconds of the processor instead of the clock's"}},
+       {"rows", &O::rows, {.help = "draw the rows of a file again, and measure nothing", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per row"}}}};
   return t;
 }
@@ -227,90 +233,6 @@ std::vector<run::EngineOptions> choices(const std::string& list, const run::Engi
   return all;
 }
 
-// Rows that an earlier run appended; none when there is no such file.
-std::vector<nlohmann::ordered_json> earlier_rows(const std::string& path) {
-  std::vector<nlohmann::ordered_json> rows;
-  if (path.empty() || !std::filesystem::exists(path)) return rows;
-  std::istringstream lines(read_text_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    auto row = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (!row.is_object() || !row.contains("depth") || !row.contains("decode_tps"))
-      throw Error(Code::kBadInput, fmt::format("line {} is no row of kvasir bench", rows.size() + 1), path);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-// What --draw names, of a row; 0: the row has none.
-double drawn(const nlohmann::ordered_json& row, const std::string& what) {
-  const double rate = row.value("decode_tps", 0.0);
-  if (what == "latency") return rate > 0 ? 1e3 * row.value("batch", 1.0) / rate : 0;
-  return what == "memory" ? row.value("resident_bytes", 0.0) / 1048576 : rate;
-}
-
-// A line for every model, cache, selector, and batch or depth. What all have in common stands below the title.
-void draw(const std::vector<nlohmann::ordered_json>& rows, const BenchCliOptions& o) {
-  using Words = std::vector<std::string>;  // some may be empty
-  constexpr std::size_t kSelector = 2;
-  const bool by_batch = o.over == "batch";
-  std::vector<std::pair<Words, lab::eval::Point2>> points;
-  for (const auto& row : rows) {
-    const auto text = [&](const char* key) { return row.value(key, std::string()); };
-    const double y = drawn(row, o.draw);
-    if (y <= 0) continue;
-    const std::string select = text("select");
-    const auto batch = row.value("batch", std::int64_t{1}), depth = row.value("depth", std::int64_t{0});
-    points.push_back(
-        {{text("model"), text("k_codec") == text("v_codec") ? text("k_codec") : text("k_codec") + "/" + text("v_codec"),
-          select.empty() || select == "all" ? "dense" : select,
-          by_batch    ? fmt::format("{} tokens in the cache", depth)
-          : batch > 1 ? fmt::format("batch {}", batch)
-                      : "",
-          row.value("disk_bytes_per_token", 0.0) > 0 ? "from disk" : ""},
-         {static_cast<double>(by_batch ? batch : depth), y}});
-  }
-  if (points.empty()) return;
-  const auto sentence = [&](const Words& words, bool common) {
-    std::string all;
-    for (std::size_t w = 0; w < words.size(); ++w) {
-      const bool here = std::all_of(points.begin(), points.end(),
-                                    [&](const auto& p) { return p.first[w] == points.front().first[w]; });
-      if (here == common && !words[w].empty()) all += (all.empty() ? "" : ", ") + words[w];
-    }
-    return all;
-  };
-  const auto [least, most] = std::minmax_element(points.begin(), points.end(),
-                                                 [](const auto& a, const auto& b) { return a.second.x < b.second.x; });
-  const std::string common = sentence(points.front().first, true);
-  const bool latency = o.draw == "latency", memory = o.draw == "memory";
-  const std::string over = by_batch ? "sequences that decode together" : "the depth of the cache";
-  const std::string y = latency ? "milliseconds of a step" : memory ? "MiB of the process" : "tokens per second";
-  lab::eval::Plot plot{.title = (latency  ? "Time of a step over "
-                                 : memory ? "Memory of the process over "
-                                          : "Generated tokens per second over ") +
-                                over,
-                       .subtitle = "medians of the runs" + (common.empty() ? "" : "; " + common),
-                       .note = "",
-                       .x_label = by_batch ? over : "tokens in the cache",
-                       .y_label = y,
-                       .points = {},
-                       .lines = {},
-                       .wide = least->second.x > 0 && most->second.x >= 16 * least->second.x};
-  std::vector<std::vector<std::string>> table{{"what", o.over, y}};
-  for (const auto& [words, point] : points) {
-    std::string label = sentence(words, false);
-    if (label.empty()) label = words[kSelector];  // a single line
-    table.push_back({label, fmt::format("{:.0f}", point.x), fmt::format("{:.2f}", point.y)});
-    auto line = std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
-    if (line == plot.lines.end()) line = plot.lines.insert(plot.lines.end(), {label, {}});
-    line->points.push_back(point);
-  }
-  for (auto& line : plot.lines)
-    std::stable_sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
-  write_plot(plot, table, o.plot);
-}
-
 void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
              const std::vector<std::int64_t>& depths, const std::vector<std::int64_t>& batches,
              const std::function<bool()>& poll, std::vector<nlohmann::ordered_json>* rows) {
@@ -339,6 +261,15 @@ void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
       poll);
 }
 
+int redraw(const BenchCliOptions& o) {
+  if (o.plot.empty()) throw Error(Code::kBadInput, "is missing: --rows draws into a file", "--plot");
+  lab::eval::check_plot_path(o.plot);
+  const std::vector<nlohmann::ordered_json> rows = bench_rows(o.rows);
+  if (rows.empty()) throw Error(Code::kBadInput, "has no rows", o.rows);
+  draw_bench(rows, {.draw = o.draw, .over = o.over, .processor = o.processor}, o.plot);
+  return kSuccess;
+}
+
 int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   const std::vector<std::int64_t> depths = parse_numbers(o.depth, 0, 1 << 24, "--depth");
   const std::vector<std::int64_t> batches = parse_numbers(o.batch, 1, 512, "--batch");
@@ -358,7 +289,7 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   }
   if (!o.plot.empty()) lab::eval::check_plot_path(o.plot);
   std::vector<nlohmann::ordered_json> rows;
-  if (!o.plot.empty()) rows = earlier_rows(o.out);
+  if (!o.plot.empty() && std::filesystem::exists(o.out)) rows = bench_rows(o.out);
   Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };
   bool first = true;
@@ -368,7 +299,8 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     first = false;
     measure(o, choice, depths, batches, go_on, &rows);
   }
-  if (!o.plot.empty() && !rows.empty()) draw(rows, o);
+  if (!o.plot.empty() && !rows.empty())
+    draw_bench(rows, {.draw = o.draw, .over = o.over, .processor = o.processor}, o.plot);
   return go_on() ? kSuccess : kFailure;
 }
 
@@ -398,6 +330,7 @@ Action setup(Flags& flags) {
     if (draft.chosen()) return guess();
     if (beside.chosen()) return stand();
     if (!config->resolve()) return kSuccess;
+    if (!settings->bench.rows.empty()) return redraw(settings->bench);
     settings->engine.model = local_model(settings->engine.model);
     return bench(settings->bench, settings->engine);
   };

@@ -79,7 +79,7 @@ void print_text(const lab::Machine& m, const device::Survey& devices) {
   fmt::print("cores          {} usable, {} hardware threads of {}", h.usable_cores, h.usable_cpus, h.logical_cpus);
   if (h.cpu_quota > 0) fmt::print(", limited to {:.2f} CPUs of time", h.cpu_quota);
   fmt::print("\n");
-  for (const Cache& c : h.caches)
+  for (const CpuCache& c : h.caches)
     fmt::print("L{} {:<11} {} x {}\n", c.level, c.type, c.instances, binary_size(c.bytes));
   fmt::print("memory         {}, {} available\n", binary_size(h.memory_total), binary_size(h.memory_available));
   print_nodes(h);
@@ -127,7 +127,7 @@ void print_json(const lab::Machine& m, const device::Survey& survey) {
                     {"emulated", simd::emulated(isa)},
                     {"active", isa == m.isa}});
   nlohmann::ordered_json caches = nlohmann::ordered_json::array();
-  for (const Cache& c : h.caches)
+  for (const CpuCache& c : h.caches)
     caches.push_back({{"level", c.level}, {"type", c.type}, {"bytes", c.bytes}, {"instances", c.instances}});
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
   for (const Node& n : h.nodes) nodes.push_back({{"node", n.id}, {"cpus", n.cpus}, {"bytes", n.memory}});
