@@ -59,6 +59,10 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   ~Memory() {
+    try {
+      queue_.wait();  // a copy may be under way when the next array has no memory
+    } catch (...) {   // a device that is gone: what the call throws says so
+    }
     for (void* p : all_) sycl::free(p, queue_);
   }
   template <class T = unsigned char>
@@ -84,9 +88,18 @@ class Memory {
 // beside those that the machine has. The variable is as it was behind that, for the OpenCL of the program itself.
 std::vector<sycl::device> devices_there() {
   const char* const set = std::getenv("OCL_ICD_FILENAMES");
-  if (!set) setenv("OCL_ICD_FILENAMES", KVASIR_SYCL_DRIVER, 1);
-  std::vector<sycl::device> all = sycl::device::get_devices();
-  if (!set) unsetenv("OCL_ICD_FILENAMES");
+  struct Unset {
+    bool ours;
+    ~Unset() {
+      if (ours) unsetenv("OCL_ICD_FILENAMES");
+    }
+  };
+  std::vector<sycl::device> all;
+  {
+    if (!set) setenv("OCL_ICD_FILENAMES", KVASIR_SYCL_DRIVER, 1);
+    const Unset behind{.ours = !set};
+    all = sycl::device::get_devices();
+  }
   std::erase_if(all, [](sycl::device& d) {
     return !d.has(sycl::aspect::usm_device_allocations) || !d.ext_oneapi_can_build(syclexp::source_language::sycl);
   });
@@ -239,8 +252,12 @@ const char* kvasir_sycl_open(const char* device, void** handle) {
     const sycl::device d = choose(device);
     const auto whole = d.get_info<sycl::info::device::global_mem_size>(),
                most = d.get_info<sycl::info::device::max_mem_alloc_size>();
+    // Without a handler of its own SYCL ends the program when a device fails.
+    const auto fails = [](const sycl::exception_list& all) {
+      for (const std::exception_ptr& e : all) std::rethrow_exception(e);
+    };
     *handle =
-        new Device{.queue = sycl::queue(d, sycl::property::queue::in_order()),
+        new Device{.queue = sycl::queue(d, fails, sycl::property::queue::in_order()),
                    .name = name_of(d) + " (SYCL, " + d.get_platform().get_info<sycl::info::platform::name>() + ")",
                    .memory = KVASIR_SYCL_MEMORY > 0 ? KVASIR_SYCL_MEMORY : std::min(whole / 4, most)};
   });

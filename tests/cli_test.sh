@@ -94,6 +94,10 @@ expect 0 '' '' bench --rows "$scratch/others" --draw prompt --processor --plot "
 for row in 'other</td><td>16</td><td>4.00' '<td>7.00' 'seconds\? of processor time'; do
   grep -q "$row" "$scratch/others.html" || { echo "FAILED: bench --rows lacks $row" && failed=1; }
 done
+echo '{"depth":null,"decode_tps":1}' >>"$scratch/others"
+expect 2 '' '/others: line 5: depth is null, expected a number' bench --rows "$scratch/others" --plot "$scratch/others.svg"
+sed -i '$d' "$scratch/others"
+expect 2 '' '^kvasir: --model: is required' bench --prefill 8
 expect 2 '' '^kvasir: --plot: is missing' bench --rows "$scratch/others"
 expect 2 '' "^kvasir: --draw: is 'memory', which no row has" bench --rows "$scratch/others" --draw memory --plot "$scratch/others.svg"
 

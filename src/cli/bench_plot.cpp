@@ -13,6 +13,11 @@
 namespace kvasir::cli {
 namespace {
 
+// What is read of a row.
+constexpr const char* kNumbers[] = {"depth",           "batch",          "prefill_tps",    "decode_tps",
+                                    "prefill_tps_cpu", "decode_tps_cpu", "resident_bytes", "disk_bytes_per_token"};
+constexpr const char* kTexts[] = {"program", "model", "k_codec", "v_codec", "select"};
+
 // What --draw names, of a row; 0: the row has none.
 double drawn(const nlohmann::ordered_json& row, const BenchDrawing& o) {
   const std::string which = o.draw == "prompt" ? "prefill_tps" : "decode_tps";
@@ -40,11 +45,21 @@ void join_runs(std::vector<lab::eval::Point2>& points) {
 std::vector<nlohmann::ordered_json> bench_rows(const std::string& path) {
   std::vector<nlohmann::ordered_json> rows;
   std::istringstream lines(read_text_file(path));
+  int number = 0;
   for (std::string line; std::getline(lines, line);) {
+    ++number;
     if (line.empty()) continue;
     auto row = nlohmann::ordered_json::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("depth") || !row.contains("decode_tps"))
-      throw Error(Code::kBadInput, fmt::format("line {} is no row of kvasir bench", rows.size() + 1), path);
+      throw Error(Code::kBadInput, fmt::format("line {} is no row of kvasir bench", number), path);
+    for (const char* key : kNumbers)
+      if (row.contains(key) && !row[key].is_number())
+        throw Error(Code::kBadInput, fmt::format("line {}: {} is {}, expected a number", number, key, row[key].dump()),
+                    path);
+    for (const char* key : kTexts)
+      if (row.contains(key) && !row[key].is_string())
+        throw Error(Code::kBadInput, fmt::format("line {}: {} is {}, expected a text", number, key, row[key].dump()),
+                    path);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -239,6 +239,7 @@ class Bench {
     model::for_each<model::Latent>(spec, [&](const model::Latent& l) {
       model::for_each<model::Stack>(l, [&](const model::Stack& s) { add(s.bound.first, columns * s.count); });
     });
+    model::for_each<model::Linear>(spec.head.streams, [&](const model::Linear& l) { add(l.bound, columns); });
     model::for_each<model::Linear>(spec.embedding, [&](const model::Linear& l) { add(l.bound, columns); });
     add(spec.head.output.bound, outputs);
     double attention = 0;

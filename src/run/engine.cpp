@@ -28,9 +28,10 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
       {"numa",
        &O::numa,
-       {.help = "on machines with several NUMA nodes (see `kvasir info`): auto puts every thread on a node and the "
-                "parts of weights that it reads there, and compressed pages on all nodes by turns; off leaves that to "
-                "the system",
+       {.help =
+            "on machines with several NUMA nodes (see `kvasir info`): auto puts every thread but the calling one on a "
+            "node and the parts of weights that it reads there, and compressed pages on all nodes by turns; off "
+            "leaves that to the system",
         .choices = {"auto", "off"},
         .placeholder = "KIND"}},
       {"ctx",

@@ -313,6 +313,7 @@ Action setup(Flags& flags) {
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, run::engine_table(), settings->engine, {"kv"});
   config->add(flags, table(), settings->bench);
+  config->make_optional("--model");
   Flags& replay = flags.command("replay", "conversations turn by turn, with reuse and without it");
   const Action play = setup_bench_replay(replay);
   Flags& load = flags.command("load", "many clients at once against a server");
@@ -331,6 +332,8 @@ Action setup(Flags& flags) {
     if (beside.chosen()) return stand();
     if (!config->resolve()) return kSuccess;
     if (!settings->bench.rows.empty()) return redraw(settings->bench);
+    if (settings->engine.model.empty())
+      throw Error(Code::kBadInput, "is required, here or as engine.model in --config", "--model");
     settings->engine.model = local_model(settings->engine.model);
     return bench(settings->bench, settings->engine);
   };

@@ -118,6 +118,9 @@ int layer_with_ngrams(const Hparams& h) {
   if (!h.has("ple.layers")) return -1;
   const std::vector<std::int64_t> layers = h.integers("ple.layers", -1, 0, h.layers() - 1);
   if (layers.size() > 1) h.unsupported("ple.layers", "are " + std::to_string(layers.size()) + ", expected at most one");
+  if (!layers.empty() && h.vocab() >= 1 << 24)
+    h.unsupported("ple.layers", "name a layer of a model with " + std::to_string(h.vocab()) +
+                                    " ids, expected fewer than 2^24, which floats tell apart");
   return layers.empty() ? -1 : static_cast<int>(layers[0]);
 }
 

@@ -102,7 +102,7 @@ void Streams::add(const cpu::Rows& rows, const StreamMixer& mixer) const {
 }
 
 // An id is a float in the state that the cache keeps of a text: 1 more than it is, because 0 is what stands before a
-// text. All are below 2^24, so nothing is rounded.
+// text. All are below 2^24 (the architecture sees to it), so nothing is rounded.
 void Streams::look_up(const cpu::Rows& rows, const MixerRows& m, const Ngrams& g) const {
   const std::int64_t before = g.longest - 1;
   for (int r = 0; r < rows.count; ++r)
