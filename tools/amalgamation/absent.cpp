@@ -14,7 +14,7 @@ std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, const PageOp
   throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
 }
 std::unique_ptr<cpu::ProductDevice> open_products(const std::string& name, std::int64_t,
-                                                  std::span<const cpu::Matrix* const>, Team&) {
+                                                  std::span<const cpu::Matrix* const>, bool, Team&) {
   throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
 }
 std::unique_ptr<kv::KiviMaker> open_kivi(const std::string& name) {
