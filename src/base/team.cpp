@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/check.hpp"
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/threads.hpp"
 
@@ -43,7 +42,7 @@ void wake(std::atomic<T>& value) {
 
 }  // namespace
 
-Team::Team(int threads) {
+Team::Team(int threads, double (*seconds)()) : seconds_(seconds) {
   if (threads < 1 || threads > 512)
     throw Error(Code::kBadInput, std::to_string(threads) + " is outside 1..512", "threads");
   const auto count = static_cast<std::size_t>(threads);
@@ -121,10 +120,9 @@ void Team::take_part(const Job& job, int worker) {
   if (job.call) return job.call(worker);
   std::int64_t begin = first_begin(job, worker), end = first_begin(job, worker + 1);
   if (job.timed) {
-    const double start = steady_seconds();
+    const double start = seconds_();
     if (begin < std::min(end, job.n)) job.pieces(begin, std::min(end, job.n), worker);
-    laps_[static_cast<std::size_t>(worker)] = {static_cast<double>(std::min(end, job.n) - begin),
-                                               steady_seconds() - start};
+    laps_[static_cast<std::size_t>(worker)] = {static_cast<double>(std::min(end, job.n) - begin), seconds_() - start};
     end = begin;
   }
   while (begin < job.n) {

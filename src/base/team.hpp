@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/function_ref.hpp"
 
 namespace kvasir {
@@ -14,7 +15,8 @@ class Team {
  public:
   // `threads` >= 1 counts the calling thread. Throws Error(kBadInput) outside 1..512, Error(kMemory) when the
   // system refuses a thread.
-  explicit Team(int threads);
+  // seconds: what parallel_by_speed takes the time with, by each worker for itself; tests give their own.
+  explicit Team(int threads, double (*seconds)() = steady_seconds);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -83,6 +85,8 @@ class Team {
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<std::int64_t> next_{0};
   std::atomic<bool> stop_{false};
+
+  double (*const seconds_)();
 
   // What parallel_by_speed goes by. Read by all in a call, written between calls; with room for most().
   int compared_ = 0;            // workers that it is of

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 
 namespace kvasir {
@@ -67,21 +66,21 @@ TEST(Team, ParallelForCoversEveryItemOnce) {
   }
 }
 
+// The time of a worker, which only its own items make pass.
+thread_local double worker_seconds = 0;
+
 // A worker that takes thrice as long for an item gets a third of the others' items, and as many as they when it does
 // not any more. Items are covered once all the while.
 TEST(Team, SlowWorkersGetLess) {
   constexpr std::int64_t kItems = 120, kUnit = 2, kCalls = 16 * 15;
   for (const int threads : {2, 3}) {
-    Team team(threads);
-    const auto run = [&](int slow, std::int64_t first, std::int64_t grain) {
+    Team team(threads, [] { return worker_seconds; });
+    const auto run = [&](int slow, double factor, std::int64_t first, std::int64_t grain) {
       std::vector<std::atomic<int>> hits(kItems + 1);
       std::vector<std::int64_t> of_worker(static_cast<std::size_t>(threads));
       team.parallel_by_speed(kItems + 1, grain, first, kUnit, [&](std::int64_t begin, std::int64_t end, int worker) {
         EXPECT_EQ(begin % kUnit, 0);
-        // By processor time, so that others on this machine count little.
-        const double until = thread_cpu_seconds() + 4e-6 * static_cast<double>(end - begin) * (worker == slow ? 3 : 1);
-        while (thread_cpu_seconds() < until) {
-        }
+        worker_seconds += 1e-6 * static_cast<double>(end - begin) * (worker == slow ? factor : 1);
         of_worker[static_cast<std::size_t>(worker)] += end - begin;
         for (auto i = begin; i < end; ++i) hits[static_cast<std::size_t>(i)]++;
       });
@@ -89,20 +88,28 @@ TEST(Team, SlowWorkersGetLess) {
       return of_worker;
     };
     const std::int64_t all = (kItems + threads * kUnit) / (threads * kUnit) * kUnit;  // nothing is handed out later
-    for (int w = 0; w < threads; ++w) EXPECT_NEAR(team.speeds()[static_cast<std::size_t>(w)], 1.0 / threads, 1e-9);
-    for (int call = 0; call < 2 * kCalls; ++call) run(1, all, all);
-    const std::vector<double> parts = team.speeds();
-    EXPECT_LT(parts[1], 0.75 * parts[0]) << threads;
-    EXPECT_GE(parts[1], 0.249 * parts[0]) << threads;
+    const auto equal = [&](std::vector<double> parts) {
+      for (const double p : parts) EXPECT_NEAR(p, 1.0 / static_cast<double>(parts.size()), 1e-9) << threads;
+    };
+    equal(team.speeds());
+    for (int call = 0; call < kCalls; ++call) run(1, 1.2, all, all);
+    equal(team.speeds());  // too little to tell cores apart
+    for (int call = 0; call < kCalls; ++call) run(1, 3, all, all);
+    std::vector<double> parts = team.speeds();
+    EXPECT_NEAR(3 * parts[1], parts[0], 1e-6) << threads;
     EXPECT_NEAR(std::accumulate(parts.begin(), parts.end(), 0.0), 1.0, 1e-9);
-    EXPECT_LT(run(1, all, all)[1], run(1, all, all)[0]);
-    for (int call = 0; call < 50; ++call) run(1, 20, 4);  // and pieces that are handed out besides
-    for (int call = 0; call < 2 * kCalls; ++call) run(0, all, all);
-    EXPECT_GT(team.speeds()[1], team.speeds()[0]) << threads;
+    EXPECT_LT(run(1, 3, all, all)[1], run(1, 3, all, all)[0]);
+    for (int call = 0; call < 50; ++call) run(1, 3, 20, 4);  // and pieces that are handed out besides
+    for (int call = 0; call < 2 * kCalls; ++call) run(0, 100, all, all);
+    parts = team.speeds();
+    EXPECT_NEAR(4 * parts[0], parts[1], 1e-6) << "no worker gets less than a quarter of the fastest's";
+    for (int call = 0; call < 2 * kCalls; ++call) run(-1, 1, all, all);
+    equal(team.speeds());
+    for (int call = 0; call < 2 * kCalls; ++call) run(1, 3, all, all);
     team.use(threads - 1);
     EXPECT_EQ(team.speeds().size(), static_cast<std::size_t>(threads - 1));
-    run(-1, all, all);
-    EXPECT_NEAR(team.speeds()[0], 1.0 / (threads - 1), 1e-9) << "others are compared anew";
+    run(-1, 1, all, all);
+    equal(team.speeds());  // others are compared anew
   }
 }
 
