@@ -87,7 +87,7 @@ void ConfigReader::read_usual() {
   const auto turned = std::find(std::begin(latent), std::end(latent), out.family.read) != std::end(latent)
                           ? fields.integer_if("qk_rope_head_dim", 2, kMost)
                           : std::nullopt;
-  read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
+  read_rope(fields, turned.value_or(head), context, metadata, out);
   read_scales();
   check_layers_without_positions();
 }

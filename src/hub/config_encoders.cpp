@@ -66,7 +66,7 @@ void read_rope_of_encoder(ConfigReader& r, double base) {
     r.set("rope.freq_base", base);
     return;
   }
-  read_rope(r.fields, r.out.family.arch, r.width / r.out.heads, r.context, r.metadata, r.out);
+  read_rope(r.fields, r.width / r.out.heads, r.context, r.metadata, r.out);
 }
 
 void read_jina_bert_v2(ConfigReader& r) {
@@ -159,7 +159,7 @@ void read_modern_bert(ConfigReader& r) {
   }
   r.set("attention.sliding_window_pattern", std::move(local));
   if (r.fields.object("rope_parameters")) {
-    read_rope(r.fields, r.out.family.arch, r.width / r.out.heads, r.context, r.metadata, r.out);
+    read_rope(r.fields, r.width / r.out.heads, r.context, r.metadata, r.out);
   } else {
     r.expect("rope_scaling", nullptr);
     r.set("rope.freq_base", number_of(r, {"global_rope_theta"}, 160000.0));

@@ -94,7 +94,7 @@ void read_falcon(ConfigReader& r) {
     r.fields.bad("num_kv_heads", fmt::format("is {}, expected a divisor of {}", r.out.kv_heads, r.out.heads));
   r.set("attention.head_count_kv", r.out.kv_heads);
   read_activation(r, "activation", "gelu");
-  read_rope(r.fields, r.out.family.arch, r.width / r.out.heads, r.context, r.metadata, r.out);
+  read_rope(r.fields, r.width / r.out.heads, r.context, r.metadata, r.out);
 }
 
 void read_bloom(ConfigReader& r) {

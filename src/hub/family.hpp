@@ -42,6 +42,9 @@ enum class Window { kNone, kOwn, kStated };
 // How folders of some model types say an architecture: the column `hub` of its entry (model/arch.hpp).
 struct Family {
   std::vector<std::string_view> types;  // "model_type" of config.json
+  // The part of every head that RoPE turns where "partial_rotary_factor" does not say; 0: whole heads, whatever it
+  // says.
+  double turned = 0;
   // RoPE turns adjacent pairs in GGUF files of this architecture and halves of a head here: the rows of queries and
   // keys change places.
   bool pairs = false;

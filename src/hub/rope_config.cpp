@@ -16,8 +16,8 @@ namespace {
 
 class RopeReader {
  public:
-  RopeReader(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context, Metadata& out)
-      : config_(config), arch_(arch), head_(head), context_(context), out_(out) {}
+  RopeReader(const ConfigFields& config, const Family& family, std::int64_t head, std::int64_t context, Metadata& out)
+      : config_(config), family_(family), arch_(family.arch), head_(head), context_(context), out_(out) {}
 
   void read(Configuration& configuration) {
     const FolderJson* given = config_.object("rope_parameters");
@@ -71,28 +71,19 @@ class RopeReader {
     set("rope.dimension_count_swa", static_cast<std::int64_t>(share * static_cast<double>(head_)));
   }
 
-  // Model types that read the field; the others turn whole heads whatever it says.
-  bool turns_part() const {
-    constexpr std::string_view kArchs[] = {"chatglm",   "deepseek2",  "glm4",     "glm4moe", "gptneox", "laguna",
-                                           "mellum",    "minimax-m2", "nemotron", "phi2",    "phi3",    "qwen35",
-                                           "qwen35moe", "qwen3next",  "qwen4exp", "stablelm"};
-    return std::find(std::begin(kArchs), std::end(kArchs), arch_) != std::end(kArchs);
-  }
-
   // A part of each head may be left as it is.
   void read_part(const ConfigFields& fields) {
     if (arch_.starts_with("gemma4")) return;
-    auto share = fields.number_if("partial_rotary_factor");
-    for (const char* name : {"partial_rotary_factor", "rotary_pct"})
-      if (!share) share = config_.number_if(name);
-    // The classes' own.
-    if (!share && arch_ == "gptneox") share = 0.25;
-    if (!share && arch_ == "chatglm") share = 0.5;
-    if (!turns_part()) share.reset();
-    turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
+    double share = 1.0;
+    if (family_.turned > 0) {
+      auto said = fields.number_if("partial_rotary_factor");
+      for (const char* name : {"partial_rotary_factor", "rotary_pct"})
+        if (!said) said = config_.number_if(name);
+      share = said.value_or(family_.turned);
+    }
+    turned_ = static_cast<std::int64_t>(std::llround(share * static_cast<double>(head_)));
     if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
-      config_.bad("partial_rotary_factor",
-                  fmt::format("is {}, expected an even part of {}", share.value_or(1.0), head_));
+      config_.bad("partial_rotary_factor", fmt::format("is {}, expected an even part of {}", share, head_));
     set("rope.dimension_count", turned_);
   }
 
@@ -216,6 +207,7 @@ class RopeReader {
   }
 
   const ConfigFields& config_;
+  const Family& family_;
   const std::string_view arch_;
   const std::int64_t head_, context_;
   Metadata& out_;
@@ -236,9 +228,9 @@ std::vector<float> proportional_factors(const ConfigFields& rope, std::int64_t h
   return factors;
 }
 
-void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
-               Metadata& metadata, Configuration& out) {
-  RopeReader(config, arch, head, context, metadata).read(out);
+void read_rope(const ConfigFields& config, std::int64_t head, std::int64_t context, Metadata& metadata,
+               Configuration& out) {
+  RopeReader(config, out.family, head, context, metadata).read(out);
 }
 
 }  // namespace kvasir::hub

@@ -9,9 +9,9 @@
 
 namespace kvasir::hub {
 
-// Sets the keys under `arch` and adds factors to `out`. `head` is the size of a head, `context` the most positions that
-// the model was trained for. Throws Error as read_config does.
-void read_rope(const weights::ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
+// Sets the keys of the family of `out` and adds factors to `out`. `head` is the size of a head, `context` the most
+// positions that the model was trained for. Throws Error as read_config does.
+void read_rope(const weights::ConfigFields& config, std::int64_t head, std::int64_t context,
                weights::Metadata& metadata, Configuration& out);
 
 // Divisors of the frequencies of a head of `head` elements of which proportional RoPE turns the first pairs alone: the

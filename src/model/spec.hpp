@@ -113,7 +113,6 @@ struct Stack {
   cpu::MatrixStack bound = {};
 
   explicit operator bool() const { return !name.empty(); }
-  std::int64_t bytes_of_one() const { return bound.first.bytes(); }
 };
 
 // kClip: of a length of at most `eps`, behind the weights.

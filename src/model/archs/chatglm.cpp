@@ -16,6 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{.summary = "GLM-4 9B, ChatGLM 3", .describe = describe, .hub = {{.types = {"glm"}}}};
+const Arch entry{.summary = "GLM-4 9B, ChatGLM 3", .describe = describe, .hub = {{.types = {"glm"}, .turned = 0.5}}};
 
 }  // namespace kvasir::model::archs_chatglm

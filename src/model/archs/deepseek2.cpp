@@ -11,7 +11,8 @@ const Arch entry{.summary = "DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash",
                  .describe = latent_model,
                  .block = latent_layer,
                  .hub = {{.types = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "sarvam_mla", "youtu"},
+                          .turned = 1,
                           .read = hub::read_latent},
-                         {.types = {"axk1"}, .names = kAxk1, .read = hub::read_latent}}};
+                         {.types = {"axk1"}, .turned = 1, .names = kAxk1, .read = hub::read_latent}}};
 
 }  // namespace kvasir::model::archs_deepseek2

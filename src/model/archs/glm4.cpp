@@ -23,6 +23,7 @@ static ModelSpec describe(const Hparams& h) {
 constexpr hub::Rename kNames[] = {{"post_self_attn_layernorm", "post_attention_norm"},
                                   {"post_mlp_layernorm", "post_ffw_norm"}};
 
-const Arch entry{.summary = "GLM-4", .describe = describe, .hub = {{.types = {"glm4", "glm4v_text"}, .names = kNames}}};
+const Arch entry{
+    .summary = "GLM-4", .describe = describe, .hub = {{.types = {"glm4", "glm4v_text"}, .turned = 1, .names = kNames}}};
 
 }  // namespace kvasir::model::archs_glm4

@@ -34,6 +34,7 @@ const Arch entry{.summary = "GLM 4.5 to 4.7",
                  .describe = describe,
                  .block = block,
                  .hub = {{.types = {"glm4_moe", "solar_open"},
+                          .turned = 1,
                           .post_norms = true,
                           .window = hub::Window::kOwn,
                           .read = hub::read_experts}}};

@@ -19,9 +19,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{
-    .summary = "GPT-NeoX, Pythia",
-    .describe = describe,
-    .hub = {{.types = {"gpt_neox"}, .activation = "", .names = hub::kByKvHead, .read = hub::read_gpt_neox}}};
+const Arch entry{.summary = "GPT-NeoX, Pythia",
+                 .describe = describe,
+                 .hub = {{.types = {"gpt_neox"},
+                          .turned = 0.25,
+                          .activation = "",
+                          .names = hub::kByKvHead,
+                          .read = hub::read_gpt_neox}}};
 
 }  // namespace kvasir::model::archs_gptneox

@@ -45,6 +45,7 @@ constexpr hub::Rename kNames[] = {{"self_attn.g_proj", "attn_gate"},
 const Arch entry{
     .summary = "Laguna",
     .describe = describe,
-    .hub = {{.types = {"laguna"}, .window = hub::Window::kOwn, .names = kNames, .read = hub::read_laguna}}};
+    .hub = {
+        {.types = {"laguna"}, .turned = 1, .window = hub::Window::kOwn, .names = kNames, .read = hub::read_laguna}}};
 
 }  // namespace kvasir::model::archs_laguna

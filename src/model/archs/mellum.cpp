@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Mellum 2",
                  .describe = describe,
-                 .hub = {{.types = {"mellum"}, .window = hub::Window::kOwn, .read = hub::read_mellum}}};
+                 .hub = {{.types = {"mellum"}, .turned = 1, .window = hub::Window::kOwn, .read = hub::read_mellum}}};
 
 }  // namespace kvasir::model::archs_mellum

@@ -20,7 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{
-    .summary = "MiniMax M2", .describe = describe, .hub = {{.types = {"minimax_m2"}, .read = hub::read_experts}}};
+const Arch entry{.summary = "MiniMax M2",
+                 .describe = describe,
+                 .hub = {{.types = {"minimax_m2"}, .turned = 1, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_minimax_m2

@@ -4,8 +4,9 @@
 
 namespace kvasir::model::archs_nemotron {
 
-const Arch entry{.summary = "Nemotron 3 and 4, Minitron",
-                 .describe = nemotron_model,
-                 .hub = {{.types = {"nemotron"}, .one_more = true, .activation = "relu2", .read = hub::read_nemotron}}};
+const Arch entry{
+    .summary = "Nemotron 3 and 4, Minitron",
+    .describe = nemotron_model,
+    .hub = {{.types = {"nemotron"}, .turned = 1, .one_more = true, .activation = "relu2", .read = hub::read_nemotron}}};
 
 }  // namespace kvasir::model::archs_nemotron

@@ -1,9 +1,5 @@
 // Persimmon (Adept): layer norms, also of every query and key head; RoPE on a part of heads; one matrix of queries,
 // keys and values by head; a squared ReLU between two matrices. Biases everywhere.
-#include <cmath>
-#include <optional>
-
-#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_persimmon {
@@ -32,18 +28,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-// Behind the usual, which turns whole heads.
-static void read(hub::ConfigReader& r) {
-  std::optional<double> share;
-  if (const auto* const rope = r.fields.object("rope_parameters"))
-    share = weights::ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("partial_rotary_factor");
-  if (!share) share = r.fields.number_if("partial_rotary_factor");
-  const auto turned = std::llround(share.value_or(0.5) * static_cast<double>(r.head));
-  if (turned < 2 || turned > r.head || turned % 2 != 0)
-    r.fields.bad("partial_rotary_factor", "expected an even part of a head");
-  r.set("rope.dimension_count", static_cast<std::int64_t>(turned));
-}
-
 constexpr hub::Rename kNames[] = {{"self_attn.query_key_value", "attn_qkv", hub::Make::kByHead},
                                   {"self_attn.dense", "attn_output"},
                                   {"self_attn.q_layernorm", "attn_q_norm"},
@@ -53,6 +37,6 @@ constexpr hub::Rename kNames[] = {{"self_attn.query_key_value", "attn_qkv", hub:
 
 const Arch entry{.summary = "Persimmon",
                  .describe = describe,
-                 .hub = {{.types = {"persimmon"}, .activation = "relu2", .names = kNames, .read = read}}};
+                 .hub = {{.types = {"persimmon"}, .turned = 0.5, .activation = "relu2", .names = kNames}}};
 
 }  // namespace kvasir::model::archs_persimmon

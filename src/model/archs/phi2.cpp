@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Phi 1.5 and 2",
                  .describe = describe,
-                 .hub = {{.types = {"phi"}, .activation = "gelu_new", .names = hub::kPhi}}};
+                 .hub = {{.types = {"phi"}, .turned = 1, .activation = "gelu_new", .names = hub::kPhi}}};
 
 }  // namespace kvasir::model::archs_phi2

@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Phi 3, 3.5, 4 and 4-mini",
                  .describe = describe,
-                 .hub = {{.types = {"phi3"}, .window = hub::Window::kOwn}}};
+                 .hub = {{.types = {"phi3"}, .turned = 1, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_phi3

@@ -194,6 +194,7 @@ constexpr hub::Rename kRenames[] = {
 const Arch entry{.summary = "Qwen 3.8 Flash-Next (gated DeltaNet, chosen blocks, residual streams, n-gram rows)",
                  .describe = describe,
                  .hub = {{.types = {"qwen4_exp_text", "qwen4_exp"},
+                          .turned = 1,
                           .one_more = true,
                           .window = hub::Window::kOwn,
                           .names = kRenames,

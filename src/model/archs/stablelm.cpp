@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{.summary = "StableLM", .describe = describe, .hub = {{.types = {"stablelm"}}}};
+const Arch entry{.summary = "StableLM", .describe = describe, .hub = {{.types = {"stablelm"}, .turned = 1}}};
 
 }  // namespace kvasir::model::archs_stablelm
