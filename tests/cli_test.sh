@@ -98,6 +98,7 @@ echo '{"depth":null,"decode_tps":1}' >>"$scratch/others"
 expect 2 '' '/others: line 5: depth is null, expected a number' bench --rows "$scratch/others" --plot "$scratch/others.svg"
 sed -i '$d' "$scratch/others"
 expect 2 '' '^kvasir: --model: is required' bench --prefill 8
+expect 2 '' 'cannot be used with --rows' bench --rows "$scratch/others" --plot "$scratch/others.svg" -m "$model"
 expect 2 '' '^kvasir: --plot: is missing' bench --rows "$scratch/others"
 expect 2 '' "^kvasir: --draw: is 'memory', which no row has" bench --rows "$scratch/others" --draw memory --plot "$scratch/others.svg"
 

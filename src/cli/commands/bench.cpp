@@ -324,14 +324,17 @@ Action setup(Flags& flags) {
   const Action guess = setup_bench_draft(draft);
   Flags& beside = flags.command("beside", "an answer beside a long prompt, and a short prompt behind it");
   const Action stand = setup_bench_beside(beside);
-  return [settings, config, &replay, play, &load, press, &rag, retrieve, &draft, guess, &beside, stand] {
+  return [settings, config, &flags, &replay, play, &load, press, &rag, retrieve, &draft, guess, &beside, stand] {
     if (replay.chosen()) return play();
     if (rag.chosen()) return retrieve();
     if (load.chosen()) return press();
     if (draft.chosen()) return guess();
     if (beside.chosen()) return stand();
     if (!config->resolve()) return kSuccess;
-    if (!settings->bench.rows.empty()) return redraw(settings->bench);
+    if (!settings->bench.rows.empty()) {
+      check_unused(flags, {run::engine_table().title()}, "cannot be used with --rows, which measures nothing");
+      return redraw(settings->bench);
+    }
     if (settings->engine.model.empty())
       throw Error(Code::kBadInput, "is required, here or as engine.model in --config", "--model");
     settings->engine.model = local_model(settings->engine.model);
