@@ -23,14 +23,17 @@ constexpr int kFewDepth = 128;     // with few columns, so that all is in the fi
 constexpr int kMostColumns = 512;  // whose sums are kept
 constexpr int kTileSide = 16;      // rows of a tile: columns of x, and a panel's rows
 constexpr int kPanelsAtOnce = 2;   // of tiles: 32 rows
+// Pairs of panels that take a run of elements one after the other: x's run, 512 KB of 512 columns, stays in the
+// second-level cache for all of them. Their sums are 256 KB.
+constexpr int kMostPairs = 4;
 static_assert(kFewDepth % kUnpacked == 0 && kMostDepth % kUnpacked == 0 && kUnpacked % kUnit == 0);
 
-// What this many panels need.
-template <int P>
+using PairSums = float[kPanelsAtOnce][kPanelRows];  // of a column
+
 struct RoundedWork {
-  alignas(64) std::uint32_t w[P][kMostDepth / 2][kPanelRows];  // pairs: the even element in the low half
-  alignas(64) float sums[kMostColumns][P][kPanelRows];
+  alignas(64) std::uint32_t w[kPanelsAtOnce][kMostDepth / 2][kPanelRows];  // pairs: the even element in the low half
   alignas(64) float floats[kUnpacked][kPanelRows];
+  alignas(64) PairSums sums[kMostPairs][kMostColumns];
 };
 
 // x rounded to bf16, to nearest even, in the upper half of its bits; subnormal numbers become 0, NaN stays NaN.
@@ -101,7 +104,7 @@ const std::uint16_t* row_of(const Activations& x, std::int64_t column) {
 // sums[c][p] += the products of `units` units of P panels with C columns, by multiply-adds.
 template <int P, int C>
 void multiply_units(const std::uint32_t (*w)[kMostDepth / 2][kPanelRows], int units, const float (*x)[kMostDepth],
-                    float (*sums)[P][kPanelRows]) {
+                    PairSums* sums) {
   for (int u = 0; u < units; ++u) {
     F32 even[P][C], odd[P][C];
     KVASIR_UNROLL(8)
@@ -139,9 +142,9 @@ constexpr int kRoundedColumns = 2;
 
 // Not inlined: it runs while subnormals are flushed.
 template <int P, int C>
-__attribute__((noinline)) void multiply_columns(const RoundedWork<P>& work, int units, const Activations& x,
+__attribute__((noinline)) void multiply_columns(const RoundedWork& work, int units, const Activations& x,
                                                 std::int64_t first, std::int64_t columns, std::int64_t begin,
-                                                float (*sums)[P][kPanelRows]) {
+                                                PairSums* sums) {
   alignas(64) float floats[C][kMostDepth];
   for (; columns >= C; columns -= C, first += C, sums += C) {
     for (int c = 0; c < C; ++c)
@@ -178,8 +181,7 @@ struct RoundedTiles {
 // Tiles 0 to 3 are sums: 16 columns with panel 0 and 1, the next 16 columns likewise. 4 and 5 are of x, 6 and 7 of the
 // panels.
 template <bool kTwo>
-void multiply_by_tiles(const RoundedWork<kPanelsAtOnce>& work, int units, const std::uint16_t* x, std::int64_t pitch,
-                       float (*sums)[kPanelsAtOnce][kPanelRows]) {
+void multiply_by_tiles(const RoundedWork& work, int units, const std::uint16_t* x, std::int64_t pitch, PairSums* sums) {
   constexpr int kSums = kPanelsAtOnce * kPanelRows * 4, kPair = kPanelRows * 4;
   _tile_loadd(0, sums[0][0], kSums);
   _tile_loadd(1, sums[0][1], kSums);
@@ -208,9 +210,8 @@ void multiply_by_tiles(const RoundedWork<kPanelsAtOnce>& work, int units, const 
 }
 
 // The columns that fill tiles; how many these are.
-std::int64_t multiply_whole_tiles(const RoundedWork<kPanelsAtOnce>& work, int units, const Activations& x,
-                                  std::int64_t first, std::int64_t columns, std::int64_t begin,
-                                  float (*sums)[kPanelsAtOnce][kPanelRows]) {
+std::int64_t multiply_whole_tiles(const RoundedWork& work, int units, const Activations& x, std::int64_t first,
+                                  std::int64_t columns, std::int64_t begin, PairSums* sums) {
   const std::int64_t pitch = activation_bytes(ActivationKind::kRounded, x.k);
   const RoundedTiles tiles;
   std::int64_t done = 0;
@@ -232,31 +233,45 @@ void store_sums(const MatmulArgs& args, std::int64_t panel, std::int64_t column,
     store_n(out, sums, static_cast<int>(args.rows - row));
 }
 
-// P panels from `panel` on, for all columns.
+// Elements [begin, begin + depth) of P panels from `panel` on, added to the sums of columns [first, first + columns).
 template <int P>
-void multiply_panels(const MatmulArgs& args, const PanelFormat& source, std::int64_t panel, const Unit& unit) {
+void multiply_run(const MatmulArgs& args, const PanelFormat& source, std::int64_t panel, const Unit& unit,
+                  std::int64_t begin, int depth, std::int64_t first, std::int64_t columns, RoundedWork& work,
+                  PairSums* sums) {
   const Activations& x = *args.x;
   const std::int64_t panel_bytes = source.panel_bytes(args.k);
-  const std::int64_t most_depth = x.n <= kGemvColumns ? kFewDepth : kMostDepth;
-  RoundedWork<P> work;
+  const int units = (depth + kUnit - 1) / kUnit;
+  for (int p = 0; p < P; ++p)
+    take_pairs(unit, source, args.panels + (panel + p) * panel_bytes, args.k, begin, depth, work.floats, work.w[p]);
+  std::int64_t done = 0;
+#if defined(KVASIR_WITH_AMX)
+  if (unit.tiles && x.n >= kTileSide) {  // what tiles make of the second panel of one is not read
+    if constexpr (P == 1) __builtin_memset(work.w[1], 0, sizeof work.w[1]);
+    done = multiply_whole_tiles(work, units, x, first, columns, begin, sums);
+  }
+#endif
+  const simd::FlushSubnormals flush;
+  multiply_columns<P, kRoundedColumns>(work, units, x, first + done, columns - done, begin, sums + done);
+}
+
+// Panels [begin, end), 2 * kMostPairs at most, for all columns.
+void multiply_panels(const MatmulArgs& args, const PanelFormat& source, std::int64_t begin, std::int64_t end,
+                     const Unit& unit, RoundedWork& work) {
+  const Activations& x = *args.x;
+  const std::int64_t most_depth = x.n <= kGemvColumns ? kFewDepth : kMostDepth, panels = end - begin;
   for (std::int64_t first = 0; first < x.n; first += kMostColumns) {
     const std::int64_t columns = std::min<std::int64_t>(kMostColumns, x.n - first);
-    __builtin_memset(work.sums, 0, static_cast<std::size_t>(columns) * sizeof work.sums[0]);
-    for (std::int64_t begin = 0; begin < args.k; begin += most_depth) {
-      const int depth = static_cast<int>(std::min(most_depth, args.k - begin)), units = (depth + kUnit - 1) / kUnit;
-      for (int p = 0; p < P; ++p)
-        take_pairs(unit, source, args.panels + (panel + p) * panel_bytes, args.k, begin, depth, work.floats, work.w[p]);
-      std::int64_t done = 0;
-#if defined(KVASIR_WITH_AMX)
-      if constexpr (P == kPanelsAtOnce)
-        if (unit.tiles && x.n >= kTileSide)
-          done = multiply_whole_tiles(work, units, x, first, columns, begin, work.sums);
-#endif
-      const simd::FlushSubnormals flush;
-      multiply_columns<P, kRoundedColumns>(work, units, x, first + done, columns - done, begin, work.sums + done);
+    for (std::int64_t p = 0; p < panels; p += kPanelsAtOnce)
+      __builtin_memset(work.sums[p / kPanelsAtOnce], 0, static_cast<std::size_t>(columns) * sizeof(PairSums));
+    for (std::int64_t k = 0; k < args.k; k += most_depth) {
+      const int depth = static_cast<int>(std::min(most_depth, args.k - k));
+      for (std::int64_t p = 0; p < panels; p += kPanelsAtOnce)
+        (p + 1 < panels ? multiply_run<kPanelsAtOnce> : multiply_run<1>)(args, source, begin + p, unit, k, depth, first,
+                                                                         columns, work, work.sums[p / kPanelsAtOnce]);
     }
-    for (std::int64_t c = 0; c < columns; ++c)
-      for (int p = 0; p < P; ++p) store_sums(args, panel + p, first + c, load(work.sums[c][p]));
+    for (std::int64_t p = 0; p < panels; ++p)
+      for (std::int64_t c = 0; c < columns; ++c)
+        store_sums(args, begin + p, first + c, load(work.sums[p / kPanelsAtOnce][c][p % kPanelsAtOnce]));
   }
 }
 
@@ -264,9 +279,11 @@ void multiply_panels(const MatmulArgs& args, const PanelFormat& source, std::int
 
 void multiply_rounded(const MatmulArgs& args, const PanelFormat& source) {
   const Unit unit = Unit::of(simd::active());
-  std::int64_t p = args.panel_begin;
-  for (; p + kPanelsAtOnce <= args.panel_end; p += kPanelsAtOnce) multiply_panels<kPanelsAtOnce>(args, source, p, unit);
-  for (; p < args.panel_end; ++p) multiply_panels<1>(args, source, p, unit);
+  // With few columns panels are read from one end to the other.
+  const std::int64_t most = kPanelsAtOnce * (args.x->n > kGemvColumns ? kMostPairs : 1);
+  RoundedWork work;
+  for (std::int64_t p = args.panel_begin; p < args.panel_end; p += most)
+    multiply_panels(args, source, p, std::min(p + most, args.panel_end), unit, work);
 }
 
 }  // namespace kvasir::kernel::KVASIR_TARGET
