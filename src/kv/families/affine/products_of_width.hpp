@@ -4,7 +4,6 @@
 #include "kv/families/affine/columns.hpp"
 #include "kv/families/affine/products.hpp"
 #include "kv/families/affine/rows.hpp"
-#include "kv/families/affine/tiles.hpp"
 #include "kv/families/packed/pack.hpp"
 #include "kv/families/row_blocks.hpp"
 
@@ -31,10 +30,6 @@ KVASIR_INLINE int whole_panels(int tokens) { return (tokens + kPanel - 1) / kPan
 template <int B>
 void Products<B>::column_dots(const PageShape& shape, const PageRef* pages, int count, const float* q, int g,
                               const PageRows& out) {
-#if defined(KVASIR_MAY_HAVE_TILES)
-  if (const kernel::TileKernels* tiles = ColumnTiles<B>::wanted(shape, g))
-    return ColumnTiles<B>::dots(*tiles, shape, pages, count, q, g, out);
-#endif
   const PageShape s = shape;
   for_row_blocks(g, [&]<int G>(int r) {
     QuantizedRows<G> rows;
@@ -49,10 +44,6 @@ void Products<B>::column_dots(const PageShape& shape, const PageRef* pages, int 
 template <int B>
 void Products<B>::column_sums(const PageShape& shape, const PageRef* pages, int count, const PageFactors& weights,
                               int g, const PageRows& out) {
-#if defined(KVASIR_MAY_HAVE_TILES)
-  if (const kernel::TileKernels* tiles = ColumnTiles<B>::wanted(shape, g))
-    return ColumnTiles<B>::sums(*tiles, shape, pages, count, weights, g, out);
-#endif
   const PageShape s = shape;
   for_row_blocks(g, [&]<int G>(int r) {
     QuantizedRows<G> rows;
@@ -78,10 +69,6 @@ void Products<B>::column_sums(const PageShape& shape, const PageRef* pages, int 
 template <int B>
 void Products<B>::row_products(const PageShape& shape, const PageRef* pages, int count, const PageFactors& x, int g,
                                const PageRows& out) {
-#if defined(KVASIR_MAY_HAVE_TILES)
-  if (const kernel::TileKernels* tiles = RowTiles<B>::wanted(shape, g))
-    return RowTiles<B>::products(*tiles, shape, pages, count, x, g, out);
-#endif
   const PageShape s = shape;
   for_row_blocks(g, [&]<int G>(int r) {
     for (int i = 0; i < count; ++i)

@@ -33,17 +33,19 @@ struct TileUse {
   const kernel::TileKernels& kernels;
 };
 
-// x and what it is multiplied by. Bytes that x has zeros for need to be there, not to mean anything.
+// x and what it is multiplied by. Of x only rows that are wanted mean something, of panels only what x has no zeros
+// for.
 struct TileWork {
-  alignas(64) std::int8_t x[kernel::kTileRows * kMostTileDepth] = {};
-  alignas(64) std::byte panels[kTilePanelBytes] = {};
+  alignas(64) std::int8_t x[kernel::kTileRows * kMostTileDepth];
+  alignas(64) std::byte panels[kTilePanelBytes];
   alignas(64) std::int32_t sums[kernel::kTileRows * kPageTokens];
 };
 
 inline int tile_depth(int depth) { return (depth + kernel::kTileDepth - 1) / kernel::kTileDepth * kernel::kTileDepth; }
 
 // Panels [first, last), panel_bytes apart, of `depth` rows, of which x wants [begin, end); there may be more than fit.
-// x: (kTileRows, tile_depth(depth)). done(panel, sums): those of a panel, rows kPageTokens apart.
+// x: (kTileRows, tile_depth(depth)). done(panel, n, sums): those of n panels from there on, which stand side by side in
+// rows that are kPageTokens apart.
 template <int B, class Map, class Done>
 KVASIR_INLINE void each_tile_panel(const TileUse& tiles, const std::byte* codes, std::size_t panel_bytes, int first,
                                    int last, int depth, int begin, int end, const Map& map, const std::int8_t* x,
@@ -56,7 +58,7 @@ KVASIR_INLINE void each_tile_panel(const TileUse& tiles, const std::byte* codes,
       unpack_panel<B>(codes + static_cast<std::size_t>(p + i) * panel_bytes, begin, end, map,
                       work.panels + static_cast<std::ptrdiff_t>(i) * pitch * kPackedLanes);
     tiles.kernels.multiply({x, work.panels, n, pitch, work.sums, kPageTokens});
-    for (int i = 0; i < n; ++i) done(p + i, work.sums + i * kPackedLanes);
+    done(p, n, work.sums);
   }
 }
 

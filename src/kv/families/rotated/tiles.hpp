@@ -24,6 +24,12 @@ struct RotatedTiles {
 
   static const kernel::TileKernels* wanted(int rows) { return tiles_for(rows); }
 
+  // Zeros behind rows of d that do not fill tiles.
+  static void clear_ends(TileWork& work, int d) {
+    if (const int depth = tile_depth(d); depth > d)
+      for (int r = 0; r < kRows; ++r) std::memset(work.x + r * depth + d, 0, static_cast<std::size_t>(depth - d));
+  }
+
   // The sums of panels [first, last) with values of `depth` rows, of which x wants [begin, end).
   template <class Done>
   KVASIR_INLINE void each_panel(const TileUse& tiles, const std::byte* codes, int first, int last, int depth, int begin,
@@ -37,6 +43,7 @@ struct RotatedTiles {
     const Levels levels = Levels::load();
     const TileUse tiles(kernels);
     TileWork work;
+    clear_ends(work, d);
     Int8Row rows[kRows];
     for (int r = 0; r < g; r += kRows) {
       const int n = std::min(kRows, g - r);
@@ -54,11 +61,12 @@ struct RotatedTiles {
         const int first = Products::first_of(pages[p]) / kLanes, last = Products::last_of(pages[p]) / kLanes;
         each_panel(
             tiles, page.codes, first, last, d, 0, d, levels,
-            work, [&](int panel, const std::int32_t* sums) __attribute__((always_inline)) {
-              const F32 scales = load_f16(page.scales + panel * kLanes);
+            work, [&](int panel, int panels, const std::int32_t* sums) __attribute__((always_inline)) {
               for (int i = 0; i < n; ++i)
-                store(to + static_cast<std::ptrdiff_t>(i) * stride + panel * kLanes,
-                      ends.score(i, scales, to_f32(load_i32(sums + i * kPageTokens))));
+                for (int j = 0; j < panels; ++j)
+                  store(to + static_cast<std::ptrdiff_t>(i) * stride + (panel + j) * kLanes,
+                        ends.score(i, load_f16(page.scales + (panel + j) * kLanes),
+                                   to_f32(load_i32(sums + i * kPageTokens + j * kLanes))));
             });
       }
     }
@@ -97,12 +105,13 @@ struct RotatedTiles {
         });
         each_panel(
             tiles, page.codes, 0, d / kLanes, kPageTokens, first, last, levels,
-            work, [&](int panel, const std::int32_t* sums) __attribute__((always_inline)) {
-              const F32 mean = decode_mean(page.means + panel * kLanes);
+            work, [&](int panel, int panels, const std::int32_t* sums) __attribute__((always_inline)) {
               for (int i = 0; i < n; ++i) {
                 const auto end = Products::SumEnd::of(levels, rows[i], mass[i]);
-                store(to + static_cast<std::ptrdiff_t>(i) * pitch + panel * kLanes,
-                      Products::SumEnd::value(end, to_f32(load_i32(sums + i * kPageTokens)), mean));
+                for (int j = 0; j < panels; ++j)
+                  store(to + static_cast<std::ptrdiff_t>(i) * pitch + (panel + j) * kLanes,
+                        Products::SumEnd::value(end, to_f32(load_i32(sums + i * kPageTokens + j * kLanes)),
+                                                decode_mean(page.means + (panel + j) * kLanes)));
               }
             });
       }
