@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -180,12 +182,21 @@ class Memory {
   Memory(Team& team, std::uint64_t bytes)
       : part_(std::max(kUnit, bytes / static_cast<std::uint64_t>(team.size()) / kUnit * kUnit)),
         bytes_(part_ * static_cast<std::uint64_t>(team.size())),
-        pages_(bytes_),
+        pages_(std::make_unique<Pages>(bytes_)),
+        data_(pages_->data()),
         ways_(kernel::kStreamings, Runs(team)) {
     Runs warm_up(team);
-    warm_up.once([&](std::size_t w, Slot&) { std::memset(pages_.data() + part_ * w, static_cast<int>(w) + 1, part_); });
+    std::byte* const own = pages_->data();
+    warm_up.once([&](std::size_t w, Slot&) { std::memset(own + part_ * w, static_cast<int>(w) + 1, part_); });
     read(warm_up, widest_kernels().read[0]);
   }
+
+  // What is there. REQUIRES: kUnit for each thread.
+  Memory(Team& team, std::span<const std::byte> memory)
+      : part_(memory.size() / static_cast<std::size_t>(team.size()) / kUnit * kUnit),
+        bytes_(part_ * static_cast<std::uint64_t>(team.size())),
+        data_(memory.data()),
+        ways_(kernel::kStreamings, Runs(team)) {}
 
   std::uint64_t bytes() const { return bytes_; }
 
@@ -205,18 +216,19 @@ class Memory {
     return best;
   }
 
- private:
   static constexpr std::uint64_t kUnit = 2 * kMiB;  // a huge page; also a multiple of what `read` asks for
 
+ private:
   template <class Reader>
   TwoRates read(Runs& measured, Reader reader) {
     const double seconds =
-        measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(pages_.data() + part_ * w, part_); });
+        measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(data_ + part_ * w, part_); });
     return measured.count(static_cast<double>(bytes_), seconds);
   }
 
   std::uint64_t part_, bytes_;
-  Pages pages_;
+  std::unique_ptr<Pages> pages_;
+  const std::byte* data_;
   std::vector<Runs> ways_;
 };
 
@@ -246,6 +258,13 @@ Machine measure_machine(Team& team, const MeasureOptions& options) {
   machine.bf16_tiles = measure_operations(team, tile_loop(&kernel::TileKernels::bf16_peak), runs, seconds);
   machine.meeting = measure_meeting(team);
   return machine;
+}
+
+Figure measure_reads(Team& team, std::span<const std::byte> memory) {
+  const bool enough = memory.size() >= static_cast<std::size_t>(team.size()) * Memory::kUnit;
+  Memory measured = enough ? Memory(team, memory) : Memory(team, buffer_size(describe_host(), 256 * kMiB));
+  for (int i = 0; i < 3; ++i) measured.rate();
+  return measured.figure();
 }
 
 class Probe::State {

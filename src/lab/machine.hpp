@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/host.hpp"
 #include "base/team.hpp"
@@ -61,6 +62,11 @@ struct Machine {
 // Takes about 2.5 s (quick: 0.4 s), most of it for the buffer. Throws Error(kMemory) if the buffer would have less than
 // 64 MiB. REQUIRES: nobody else uses the team.
 Machine measure_machine(Team& team, const MeasureOptions& options = {});
+
+// Bytes per second with which the team reads memory that is there and was read before, the weights of a model: 3 runs
+// of each way, as Machine::read_bytes, without memory of its own. What is smaller than 2 MiB a thread says little, so a
+// buffer of 256 MiB is read in its place. Throws Error(kMemory) as measure_machine. REQUIRES: as there.
+Figure measure_reads(Team& team, std::span<const std::byte> memory);
 
 // One measurement of each of Machine's rates.
 struct Rates {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,18 @@ TEST(Machine, FiguresArePlausible) {
     EXPECT_GT(m.meeting, threads > 1 ? 2e-8 : 0);  // light takes as long to cross a board and back
     EXPECT_LT(m.meeting, 0.1);
   }
+}
+
+// What is large enough is read where it lies, and all of it is only read.
+TEST(Machine, ReadsMemoryThatIsThere) {
+  Team team(2);
+  const std::vector<std::byte> memory(std::size_t{9} << 20, std::byte{3});
+  for (const std::span<const std::byte> read : {std::span(memory), std::span(memory).first(1000), {}}) {
+    const Figure f = measure_reads(team, read);
+    expect_ordered(f);
+    EXPECT_GT(f.median, 5e8);
+  }
+  EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{3}), std::ptrdiff_t{9} << 20);
 }
 
 // Samples say what a measurement says, as far as a machine that does other work allows: that may hit one of them.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/numa.hpp"
@@ -58,6 +59,8 @@ class Model {
     return static_cast<std::int64_t>(arena_.size() + vectors_.size()) + paged_.size() + layers_.buffer_bytes() +
            order_bytes_ + adapter_bytes_;
   }
+  // Packed, where all are in memory; none where they are streamed or mapped.
+  std::span<const std::byte> matrices() const { return {arena_.data(), arena_.size()}; }
   const Residency& residency() const { return residency_; }
   // For the one pass at a time that there may be where weights are streamed.
   LayerWeights& layers() const { return layers_; }

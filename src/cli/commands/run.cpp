@@ -151,7 +151,7 @@ Stats stats(run::Engine& engine, const run::Answered& reply, double load, double
   f.bandwidth = per_second(o.decode_bytes, o.decode_seconds);
   f.resident = process_rss().current;
   try {
-    f.machine_bandwidth = lab::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
+    f.machine_bandwidth = lab::measure_reads(engine.team(), engine.model().matrices()).median;
   } catch (const Error& error) {  // the answer is there: no memory left to measure with doesn't spoil it
     if (error.code() != Code::kMemory) throw;
     f.unmeasured = error.what();
