@@ -13,7 +13,7 @@
 
 #include "base/check.hpp"
 #include "robustness_fixture.hpp"
-#include "store/faulty.hpp"
+#include "store/faulty_fixture.hpp"
 #include "store/open.hpp"
 #include "unicode/utf8.hpp"
 

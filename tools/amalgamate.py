@@ -26,10 +26,10 @@ LAYERS = "base unicode simd tensor kernel cpu weights hub kv select store model 
 FOLDERS = ["weights/safetensors", "model/forward", "text/jinja", "text/schema", "run/schedule"]  # of layers, with sources; families are found
 # Nothing that runs a model calls these: writers of models, checks of downloads, tools.
 LEFT_OUT = """base/sha256 model/synth model/synth_shapes weights/requantise weights/gguf_writer weights/fit
-weights/importance weights/mixes weights/rounded_file store/archive store/inventory store/faulty run/pictures
+weights/importance weights/mixes weights/rounded_file store/archive store/inventory run/pictures
 hub/vision_folder hub/vision_names""".split()
-# Options of CMake that are off here: their parts are dropped from the text.
-ABSENT = {"KVASIR_LMDB", "KVASIR_REDIS", "KVASIR_URING", "KVASIR_CAIRO", "KVASIR_PCRE2", "KVASIR_EMULATE_AVX512", "KVASIR_AVX_VNNI_BY_AVX512"}
+# Options of CMake that are off here, as those of tiers are: their parts are dropped from the text.
+ABSENT = {"KVASIR_URING", "KVASIR_CAIRO", "KVASIR_PCRE2", "KVASIR_EMULATE_AVX512", "KVASIR_AVX_VNNI_BY_AVX512"}
 # What the presets, the policies that share bytes out among the layers, and KIVI need. docs/library.md lists them.
 CODECS = "f32 f16 bf16 int2_channel int2_token int4_channel int4_token int8_token rq2 rq3 rq4 rq5 rq8".split()
 # Formats of weights but those that few files have and that take longest to compile.
@@ -511,6 +511,7 @@ def banner(text):
 class Amalgamation:
     def __init__(self, root, codecs):
         self.root = root
+        ABSENT.update(f"KVASIR_{p.stem.upper()}" for p in (root / "src/store/tiers").glob("*.cpp"))
         self.files = {}
         self.codecs = codecs
         self.read_isas()

@@ -6,13 +6,11 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/eval_prompts.hpp"
+#include "cli/eval_run.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/models.hpp"
 #include "cli/sections.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/answers.hpp"
@@ -160,28 +158,16 @@ void print_summary(const EvalAnswersSettings& s, const AnswersReport& r, std::si
 
 int run_answers(const EvalAnswersSettings& s) {
   const std::vector<std::string> prompts = read_prompts(s);
-  Interrupt interrupt;
-  const auto stop_if_asked = [&] {
-    if (interrupt.requested().load(std::memory_order_relaxed)) throw Error(Code::kCancelled, "stopped", "eval answers");
-  };
+  EvalRun run("eval answers", "answering", "stopped");
   lab::eval::Subject subject(s.subject, {});
   const auto ids = encode(s, subject, prompts);
-  ProgressBar loading("loading"), answering("answering");
-  subject.load([&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  loading.finish();
-  const auto progress = [&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    answering.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  };
+  run.load(subject);
   const auto show = [&](std::size_t p, const AnswersReport& r) {
-    answering.erase();
+    run.bar().erase();
     s.answers.json ? print_json_answers(prompts[p], p, r) : print_answers(subject, prompts[p], p, r);
   };
-  const AnswersReport report = measure_answers(subject, ids, {&s.answers.n, 1}, progress, show);
-  answering.finish();
+  const AnswersReport report = measure_answers(subject, ids, {&s.answers.n, 1}, run.progress(), show);
+  run.bar().finish();
   print_summary(s, report, prompts.size());
   return kSuccess;
 }
@@ -191,14 +177,7 @@ int run_answers(const EvalAnswersSettings& s) {
 Action setup_eval_answers(Flags& flags) {
   auto settings = std::make_shared<EvalAnswersSettings>();
   flags.value("FILE", settings->file, "prompts, one per line", {.required = true});
-  const auto config = std::make_shared<Config>(flags);
-  config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, eval_answers_table(), settings->answers);
-  return [settings, config] {
-    if (!config->resolve()) return kSuccess;
-    settings->subject.model = local_model(settings->subject.model);
-    return run_answers(*settings);
-  };
+  return eval_action(flags, settings, eval_answers_table(), &EvalAnswersSettings::answers, run_answers);
 }
 
 }  // namespace kvasir::cli

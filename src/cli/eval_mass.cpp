@@ -7,12 +7,10 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "cli/config.hpp"
 #include "cli/eval.hpp"
+#include "cli/eval_run.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/selection_trial.hpp"
@@ -133,27 +131,15 @@ int run_mass(EvalMassSettings& s) {
     throw Error(Code::kBadInput, fmt::format("is {}, expected fewer than --ctx, {}", s.mass.queries, s.subject.ctx),
                 "--queries");
   const std::string text = read_text_file(s.mass.file);
-  Interrupt interrupt;
-  const auto stop_if_asked = [&] {
-    if (interrupt.requested().load(std::memory_order_relaxed))
-      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval mass");
-  };
+  EvalRun run("eval mass", "reading");
   lab::eval::Subject subject(s.subject, lab::eval::selection_needs(specs, s.subject.ctx));
   std::vector<std::int32_t> ids = subject.tokenizer().encode(text, {.add_bos = subject.tokenizer().add_bos()});
   if (static_cast<std::int64_t>(ids.size()) < s.subject.ctx)
     throw Error(Code::kBadInput, fmt::format("has {} tokens, --ctx wants {}", ids.size(), s.subject.ctx), s.mass.file);
   ids.resize(static_cast<std::size_t>(s.subject.ctx));
-  ProgressBar loading("loading"), reading("reading");
-  subject.load([&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  loading.finish();
-  const auto rows = measure_mass(subject, specs, ids, s.mass.queries, [&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    reading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  reading.finish();
+  run.load(subject);
+  const auto rows = measure_mass(subject, specs, ids, s.mass.queries, run.progress());
+  run.bar().finish();
   s.mass.json ? eval_mass_print_json(s, rows) : print_report(s, rows);
   return kSuccess;
 }
@@ -162,14 +148,7 @@ int run_mass(EvalMassSettings& s) {
 
 Action setup_eval_mass(Flags& flags) {
   auto settings = std::make_shared<EvalMassSettings>();
-  const auto config = std::make_shared<Config>(flags);
-  config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, eval_mass_table(), settings->mass);
-  return [settings, config] {
-    if (!config->resolve()) return kSuccess;
-    settings->subject.model = local_model(settings->subject.model);
-    return run_mass(*settings);
-  };
+  return eval_action(flags, settings, eval_mass_table(), &EvalMassSettings::mass, run_mass);
 }
 
 }  // namespace kvasir::cli

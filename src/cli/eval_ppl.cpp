@@ -10,12 +10,10 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "cli/config.hpp"
 #include "cli/eval.hpp"
+#include "cli/eval_run.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/ppl.hpp"
@@ -218,32 +216,20 @@ int run_ppl(EvalPplSettings& s) {
     if (!path.empty()) lab::eval::check_plot_path(path);
   if (!s.ppl.curve.empty() && s.subject.ctx < lab::eval::kCurveParts)
     throw Error(Code::kBadInput, "needs windows of 16 tokens or more", "--curve");
-  Interrupt interrupt;
-  const auto stop_if_asked = [&] {
-    if (interrupt.requested().load(std::memory_order_relaxed))
-      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval ppl");
-  };
+  EvalRun run("eval ppl", "scoring");
   lab::eval::Subject subject(s.subject, {});
   const std::vector<std::int32_t> ids = lab::eval::ppl_tokens(subject.tokenizer(), read_text_file(s.ppl.file));
   const std::int64_t windows =
       lab::eval::count_windows(static_cast<std::int64_t>(ids.size()), s.subject.ctx, s.ppl.tokens, s.ppl.file);
-  ProgressBar loading("loading"), scoring("scoring");
-  subject.load([&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  loading.finish();
-  const auto progress = [&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    scoring.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  };
+  run.load(subject);
   const double start = steady_seconds();
   const auto so_far = [&](const PplReport& r) {
-    scoring.erase();
+    run.bar().erase();
     if (is_terminal(stderr) && steady_seconds() - start > 2) print_so_far(r, windows);
   };
-  const PplReport report = measure_ppl(subject, ids, windows, {s.ppl.decode, !s.ppl.curve.empty()}, progress, so_far);
-  scoring.finish();
+  const PplReport report =
+      measure_ppl(subject, ids, windows, {s.ppl.decode, !s.ppl.curve.empty()}, run.progress(), so_far);
+  run.bar().finish();
   s.ppl.json ? eval_ppl_print_json(s, report) : eval_ppl_print_report(s, report);
   if (!s.ppl.plot.empty()) eval_ppl_plot(s, report);
   if (!s.ppl.curve.empty()) eval_ppl_draw_curve(s, report);
@@ -254,14 +240,7 @@ int run_ppl(EvalPplSettings& s) {
 
 Action setup_eval_ppl(Flags& flags) {
   auto settings = std::make_shared<EvalPplSettings>();
-  const auto config = std::make_shared<Config>(flags);
-  config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, eval_ppl_table(), settings->ppl);
-  return [settings, config] {
-    if (!config->resolve()) return kSuccess;
-    settings->subject.model = local_model(settings->subject.model);
-    return run_ppl(*settings);
-  };
+  return eval_action(flags, settings, eval_ppl_table(), &EvalPplSettings::ppl, run_ppl);
 }
 
 }  // namespace kvasir::cli

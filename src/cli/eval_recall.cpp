@@ -6,12 +6,10 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "cli/config.hpp"
 #include "cli/eval.hpp"
+#include "cli/eval_run.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/recall.hpp"
@@ -298,11 +296,7 @@ int run_recall(EvalRecallSettings& s) {
     s.subject.ctx =
         std::max(s.subject.ctx, static_cast<std::int32_t>(*std::max_element(lengths.begin(), lengths.end())));
   }
-  Interrupt interrupt;
-  const auto stop_if_asked = [&] {
-    if (interrupt.requested().load(std::memory_order_relaxed))
-      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval recall");
-  };
+  EvalRun run("eval recall", "asking");
   lab::eval::Subject::Needs needs{.sequences = 2, .extra_tokens = s.subject.ctx};
   if (!selectors.empty()) needs = lab::eval::selection_needs(selectors, s.subject.ctx);
   lab::eval::Subject subject(s.subject, needs);
@@ -310,27 +304,15 @@ int run_recall(EvalRecallSettings& s) {
   if (probes.too_long > 0)
     fmt::print(stderr, "kvasir: {}: left out {} of {} samples, which do not fit into --ctx {}\n", s.recall.file,
                probes.too_long, probes.too_long + static_cast<std::int64_t>(probes.probes.size()), s.subject.ctx);
-  ProgressBar loading("loading"), asking("asking");
-  subject.load([&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  loading.finish();
+  run.load(subject);
   if (!selectors.empty()) {
-    const SelectedReport report =
-        measure_selected(subject, selectors, probes.probes, s.recall.asked, [&](std::int64_t done, std::int64_t total) {
-          stop_if_asked();
-          asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-        });
-    asking.finish();
+    const SelectedReport report = measure_selected(subject, selectors, probes.probes, s.recall.asked, run.progress());
+    run.bar().finish();
     s.recall.json ? print_selected_json(s, report) : print_selected(s, report);
     return kSuccess;
   }
-  const RecallReport report = measure_recall(subject, probes.probes, [&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  asking.finish();
+  const RecallReport report = measure_recall(subject, probes.probes, run.progress());
+  run.bar().finish();
   s.recall.json ? eval_recall_print_json(s, report) : eval_recall_print_report(s, report);
   return kSuccess;
 }
@@ -339,14 +321,7 @@ int run_recall(EvalRecallSettings& s) {
 
 Action setup_eval_recall(Flags& flags) {
   auto settings = std::make_shared<EvalRecallSettings>();
-  const auto config = std::make_shared<Config>(flags);
-  config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, eval_recall_table(), settings->recall);
-  return [settings, config] {
-    if (!config->resolve()) return kSuccess;
-    settings->subject.model = local_model(settings->subject.model);
-    return run_recall(*settings);
-  };
+  return eval_action(flags, settings, eval_recall_table(), &EvalRecallSettings::recall, run_recall);
 }
 
 }  // namespace kvasir::cli

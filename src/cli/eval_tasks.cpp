@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/eval_prompts.hpp"
+#include "cli/eval_run.hpp"
 #include "cli/flags.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/answers.hpp"
 #include "lab/eval/long_tasks.hpp"
@@ -212,11 +210,7 @@ void print_task_table(const EvalTasksSettings& s, const lab::eval::AnswersReport
 }
 
 int run_tasks(const EvalTasksSettings& s) {
-  Interrupt interrupt;
-  const auto stop_if_asked = [&] {
-    if (interrupt.requested().load(std::memory_order_relaxed))
-      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval tasks");
-  };
+  EvalRun run("eval tasks", "answering");
   lab::eval::Subject subject(s.subject, {});
   const std::vector<LongQuestion> questions = questions_of(s, subject);
   const EvalPrompts encoder(subject, s.tasks.chat);
@@ -231,17 +225,9 @@ int run_tasks(const EvalTasksSettings& s) {
                       std::to_string(prompts.back().size() + static_cast<std::size_t>(q.most)) + " tokens",
                   "--ctx");
   }
-  ProgressBar loading("loading"), answering("answering");
-  subject.load([&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  loading.finish();
-  const auto report = measure_answers(subject, prompts, most, [&](std::int64_t done, std::int64_t total) {
-    stop_if_asked();
-    answering.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
-  answering.finish();
+  run.load(subject);
+  const auto report = measure_answers(subject, prompts, most, run.progress());
+  run.bar().finish();
   s.tasks.json ? print_task_json(s, report, questions, prompts) : print_task_table(s, report, questions, prompts);
   return kSuccess;
 }
@@ -251,14 +237,7 @@ int run_tasks(const EvalTasksSettings& s) {
 Action setup_eval_tasks(Flags& flags) {
   auto settings = std::make_shared<EvalTasksSettings>();
   settings->subject.ctx = 2048;
-  const auto config = std::make_shared<Config>(flags);
-  config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, eval_tasks_table(), settings->tasks);
-  return [settings, config] {
-    if (!config->resolve()) return kSuccess;
-    settings->subject.model = local_model(settings->subject.model);
-    return run_tasks(*settings);
-  };
+  return eval_action(flags, settings, eval_tasks_table(), &EvalTasksSettings::tasks, run_tasks);
 }
 
 }  // namespace kvasir::cli

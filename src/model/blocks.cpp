@@ -116,6 +116,11 @@ void norm_heads(const Names& n, Attention& a) {
   a.k_norm = n.rms("attn_k_norm", a.d);
 }
 
+void norm_all_heads(const Names& n, Attention& a) {
+  a.q_norm = n.rms("attn_q_norm", a.q.rows);
+  a.k_norm = n.rms("attn_k_norm", a.k.rows);
+}
+
 void layer_norm_heads(const Names& n, Attention& a) {
   const auto norm = [&](std::string_view name, int heads) {
     if (!n.has(name)) return Norm{};
@@ -198,24 +203,62 @@ ModelSpec qwen_model(const Hparams& h, bool head_norms) {
     Attention a = attention(n, head_norms ? Bias::kIfPresent : Bias::kRequired);
     a.window = stated_window(h, l);
     if (head_norms) norm_heads(n, a);
-    m.layers.push_back(
-        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+    m.layers.push_back(normed_before(n, a, gated(n, Activation::kSilu)));
   }
   see_pictures(h, head_norms, m);
   return m;
 }
 
-ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu)});
-  }
+ModelSpec layered(const Hparams& h, const Norm& output_norm, kernel::RopePairs pairs, MakeLayer layer) {
+  ModelSpec m = around(h, output_norm);
+  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(layer(Names(h, l)));
   m.ropes = {h.rope(pairs, h.head_dim(0))};
   return m;
+}
+
+ModelSpec layered(const Hparams& h, kernel::RopePairs pairs, MakeLayer layer) {
+  return layered(h, Names(h).rms("output_norm"), pairs, layer);
+}
+
+LayerSpec normed_before(const Names& n, const Mixer& mixer, const Feed& feed) {
+  return {.norm = n.rms("attn_norm"), .mixer = mixer, .feed_norm = n.rms("ffn_norm"), .feed = feed};
+}
+
+LayerSpec normed_behind(const Names& n, const Mixer& mixer, const Feed& feed) {
+  return {
+      .mixer = mixer, .post_mixer = n.rms("post_attention_norm"), .feed = feed, .post_feed = n.rms("post_ffw_norm")};
+}
+
+LayerSpec normed_around(const Names& n, const Mixer& mixer, const Feed& feed) {
+  LayerSpec layer = normed_before(n, mixer, feed);
+  layer.post_mixer = n.rms("post_attention_norm");
+  layer.post_feed = n.rms("post_ffw_norm");
+  return layer;
+}
+
+LayerSpec layer_normed_before(const Names& n, const Mixer& mixer, const Feed& feed, Bias bias) {
+  return {.norm = n.layer_norm("attn_norm", bias),
+          .mixer = mixer,
+          .feed_norm = n.layer_norm("ffn_norm", bias),
+          .feed = feed};
+}
+
+LayerSpec norms_of_sums(const Names& n, const Mixer& mixer, const Feed& feed) {
+  return {.mixer = mixer,
+          .post_mixer = n.layer_norm("attn_output_norm"),
+          .feed = feed,
+          .post_feed = n.layer_norm("layer_output_norm"),
+          .norm_of_sums = true};
+}
+
+void scale_as_granite(const Hparams& h, ModelSpec& m) {
+  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
+  const double divisor = h.number_or("logit_scale", 1.0);
+  m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
+}
+
+ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs) {
+  return layered(h, pairs, [](const Names& n) { return normed_before(n, attention(n), gated(n, Activation::kSilu)); });
 }
 
 void loop(ModelSpec& m, int passes, const Norm& between) {
@@ -235,16 +278,9 @@ void number_smoothings(ModelSpec& m) {
 }
 
 ModelSpec nemotron_model(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [](const Names& n) {
+    return layer_normed_before(n, attention(n), plain(n, Activation::kRelu2, Bias::kIfPresent));
+  });
 }
 
 void see_pictures(const Hparams& h, bool interleaved, ModelSpec& m) {
@@ -259,11 +295,8 @@ ModelSpec gpt2_model(const Hparams& h) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kRequired, Bias::kRequired);
     a.rope = -1;
-    m.layers.push_back(
-        {.norm = n.layer_norm("attn_norm"),
-         .mixer = a,
-         .feed_norm = n.layer_norm("ffn_norm"),
-         .feed = plain(n, stated_activation(h, Activation::kGeluTanh), Bias::kRequired, width_of(n, "ffn_up", 0))});
+    m.layers.push_back(layer_normed_before(
+        n, a, plain(n, stated_activation(h, Activation::kGeluTanh), Bias::kRequired, width_of(n, "ffn_up", 0))));
   }
   return m;
 }
@@ -284,26 +317,18 @@ Pooling rank_pooling(const Hparams& h, Pooling fallback) {
 }
 
 ModelSpec gemma3_model(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
-  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
+  ModelSpec m = layered(h, kPairs, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
-    a.window = h.window(l, 6);
+    a.window = h.window(n.layer(), 6);
     a.rope = a.window > 0 ? 1 : 0;
     if (h.layers() == 62) a.scale = 1.0f / std::sqrt(static_cast<float>(h.dim() / a.heads));  // 27B
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh),
-                        .post_feed = n.rms("post_ffw_norm")});
-  }
-  constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
-  m.ropes = {h.rope(kPairs, h.head_dim(0)),
-             h.plain_rope(kPairs, h.head_dim(0), h.number_or("rope.freq_base_swa", 10000.0))};
+    return normed_around(n, a, gated(n, Activation::kGeluTanh));
+  });
+  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
+  m.ropes.push_back(h.plain_rope(kPairs, h.head_dim(0), h.number_or("rope.freq_base_swa", 10000.0)));
   return m;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.hpp"
 #include "model/arch.hpp"
 #include "model/hparams.hpp"
 
@@ -47,6 +48,8 @@ Attention attention(const Names& n, Bias qkv = Bias::kIfPresent, Bias o = Bias::
 Attention fused_attention(const Names& n, Bias qkv = Bias::kIfPresent, Bias o = Bias::kIfPresent);
 // RMS norms of every query and key head: attn_q_norm and attn_k_norm of d elements.
 void norm_heads(const Names& n, Attention& a);
+// RMS norms of all query heads together, and of all key heads: attn_q_norm and attn_k_norm of so many rows.
+void norm_all_heads(const Names& n, Attention& a);
 // Layer norms of every query and key head with weights of its own, where the file has them.
 void layer_norm_heads(const Names& n, Attention& a);
 // ffn_gate, ffn_up, ffn_down. `width` 0: that of the hyper-parameters.
@@ -93,6 +96,22 @@ ModelSpec gpt2_model(const Hparams& h);
 
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);
+// around() with a layer for each number that `layer` makes and one RoPE on whole heads. Without a norm: RMS,
+// output_norm.
+using MakeLayer = FunctionRef<LayerSpec(const Names& n)>;
+ModelSpec layered(const Hparams& h, const Norm& output_norm, kernel::RopePairs pairs, MakeLayer layer);
+ModelSpec layered(const Hparams& h, kernel::RopePairs pairs, MakeLayer layer);
+// Layers with RMS norms before attention and feed forward (attn_norm, ffn_norm), behind both (post_attention_norm,
+// post_ffw_norm), and on both sides.
+LayerSpec normed_before(const Names& n, const Mixer& mixer, const Feed& feed);
+LayerSpec normed_behind(const Names& n, const Mixer& mixer, const Feed& feed);
+LayerSpec normed_around(const Names& n, const Mixer& mixer, const Feed& feed);
+// Layers with layer norms before both (attn_norm, ffn_norm), and of the sums behind both (attn_output_norm,
+// layer_output_norm), as BERT has them.
+LayerSpec layer_normed_before(const Names& n, const Mixer& mixer, const Feed& feed, Bias bias = Bias::kRequired);
+LayerSpec norms_of_sums(const Names& n, const Mixer& mixer, const Feed& feed);
+// embedding_scale, and logit_scale, by which logits are divided.
+void scale_as_granite(const Hparams& h, ModelSpec& m);
 // The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.
 ModelSpec encoder(const Hparams& h);
 // Whose state encoders' ranks are of: classifier.pooling_type (1 mean, 2 first token), else `fallback`.

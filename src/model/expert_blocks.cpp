@@ -131,7 +131,7 @@ ModelSpec qwen3_experts_model(const Hparams& h) {
     norm_heads(n, a);
     Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
     e.routing.normalise = h.flag_or("expert_weights_norm", true);
-    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
+    m.layers.push_back(normed_before(n, a, e));
   }
   see_pictures(h, true, m);
   return m;

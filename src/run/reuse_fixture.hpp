@@ -19,7 +19,7 @@
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "run/suite_fixture.hpp"
-#include "store/decorator.hpp"
+#include "store/decorator_fixture.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::run::testing {

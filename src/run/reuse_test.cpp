@@ -14,8 +14,8 @@
 #include "base/file.hpp"
 #include "run/reuse_fixture.hpp"
 #include "run/scheduler.hpp"
-#include "store/decorator.hpp"
-#include "store/faulty.hpp"
+#include "store/decorator_fixture.hpp"
+#include "store/faulty_fixture.hpp"
 
 namespace kvasir::run {
 namespace {

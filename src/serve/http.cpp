@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/hex.hpp"
 #include "serve/options.hpp"
 #include "unicode/utf8.hpp"
 
@@ -109,17 +110,6 @@ ApiError api_error(const Error& error) {
   return {.status = 500, .message = error.what(), .type = "server_error"};
 }
 
-namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
-
 std::optional<std::string> take_authority(std::string_view& target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; };
@@ -144,10 +134,9 @@ bool split_target(std::string_view target, std::string& path, std::string& query
   for (std::size_t i = 0; i < mark; ++i) {
     char c = target[i];
     if (c == '%') {
-      const int high = i + 2 < mark ? hex_digit(target[i + 1]) : -1;
-      const int low = i + 2 < mark ? hex_digit(target[i + 2]) : -1;
-      if (high < 0 || low < 0) return false;
-      c = static_cast<char>(high * 16 + low);
+      const int byte = hex_byte(target.substr(0, mark).substr(i + 1, 2));
+      if (byte < 0) return false;
+      c = static_cast<char>(byte);
       i += 2;
     }
     if (c == '\0') return false;

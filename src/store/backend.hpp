@@ -1,6 +1,6 @@
 // Contract of an entry in store/tiers: where records are kept. A backend is synchronous and knows nothing of queues,
 // threads, deadlines of callers or checksums; Tier (store/tier.hpp) puts all of that in front of it, and is what the
-// rest of the engine uses. Decorators (store/meter.hpp, store/faulty.hpp) are backends around a backend.
+// rest of the engine uses.
 //
 // Every function may be called from several threads at once. What the world can cause (a server that is gone, a full
 // disk) is a Status or an Outcome; exceptions are programming errors and memory.

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "base/check.hpp"
+#include "base/hex.hpp"
 
 namespace kvasir::store {
 namespace {
@@ -28,13 +29,6 @@ void hash(std::span<std::byte> out, Field key, std::initializer_list<Field> fiel
   for (const Field f : fields)
     crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(f.data()), f.size());
   crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(out.data()), out.size());
-}
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 }  // namespace
@@ -120,9 +114,9 @@ std::optional<Key> key_from_hex(std::string_view hex) {
   Key key;
   if (hex.size() != 2 * key.bytes.size()) return std::nullopt;
   for (std::size_t i = 0; i < key.bytes.size(); ++i) {
-    const int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    key.bytes[i] = static_cast<std::byte>(high * 16 + low);
+    const int byte = hex_byte(hex.substr(2 * i, 2));
+    if (byte < 0) return std::nullopt;
+    key.bytes[i] = static_cast<std::byte>(byte);
   }
   return key;
 }

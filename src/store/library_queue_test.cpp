@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "store/decorator.hpp"
+#include "store/decorator_fixture.hpp"
 #include "store/library_fixture.hpp"
 
 namespace kvasir::store {

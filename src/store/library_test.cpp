@@ -5,8 +5,8 @@
 #include <atomic>
 #include <future>
 
-#include "store/decorator.hpp"
-#include "store/faulty.hpp"
+#include "store/decorator_fixture.hpp"
+#include "store/faulty_fixture.hpp"
 #include "store/library_fixture.hpp"
 #include "store/tail.hpp"
 

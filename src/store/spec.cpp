@@ -6,17 +6,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/nearest.hpp"
 
 namespace kvasir::store {
 namespace {
-
-int spec_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::string decoded(std::string_view text, const std::string& context) {
   std::string out;
@@ -25,10 +19,9 @@ std::string decoded(std::string_view text, const std::string& context) {
       out += text[i];
       continue;
     }
-    const int high = i + 2 < text.size() ? spec_digit(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? spec_digit(text[i + 2]) : -1;
-    if (high < 0 || low < 0) throw Error(Code::kBadInput, "expected two hexadecimal digits behind each '%'", context);
-    out += static_cast<char>(high * 16 + low);
+    const int byte = hex_byte(text.substr(i + 1, 2));
+    if (byte < 0) throw Error(Code::kBadInput, "expected two hexadecimal digits behind each '%'", context);
+    out += static_cast<char>(byte);
     i += 2;
   }
   return out;

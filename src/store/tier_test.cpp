@@ -6,9 +6,8 @@
 
 #include <atomic>
 
-#include "store/decorator.hpp"
-#include "store/faulty.hpp"
-#include "store/meter.hpp"
+#include "store/decorator_fixture.hpp"
+#include "store/faulty_fixture.hpp"
 #include "store/shelf.hpp"
 #include "store/spec.hpp"
 #include "store/store_fixture.hpp"
@@ -185,10 +184,9 @@ TEST(Front, ASlowBackendHoldsNobodyUp) {
 
 // A conversation goes on before a busy disk has taken its last turn.
 TEST(Front, WhatWaitsToBeWrittenIsFound) {
-  auto meter = std::make_shared<Meter>();
-  auto tier = open_tier("ram:?timeout=20s&check=full", [&](std::unique_ptr<Backend> b) {
-    return metered(faulty(std::move(b), {.delay = 400ms}), meter);
-  });
+  auto count = std::make_shared<FaultCount>();
+  auto tier = open_tier("ram:?timeout=20s&check=full",
+                        [&](std::unique_ptr<Backend> b) { return faulty(std::move(b), {.delay = 400ms}, count); });
   const TestChain a(1, 3, 1000), none(2, 1, 1000);
   put_all(*tier, a);
   const auto begin = Clock::now();
@@ -200,7 +198,7 @@ TEST(Front, WhatWaitsToBeWrittenIsFound) {
     EXPECT_EQ(found[i].bytes.bytes.data(), a.records[i].bytes.data());  // the same memory
     EXPECT_EQ(found[i].record.head.parent, i > 0 ? a.keys[i - 1] : found[i].record.head.parent);
   }
-  EXPECT_EQ(meter->report(Operation::kGet).calls, 0u);
+  EXPECT_EQ(count->gets, 0u);
   std::vector<Key> mixed{a.keys[2], none.keys[0], a.keys[0]};  // each answer in its place
   const auto some = tier->get(mixed, {.deadline = within(20s)}).take();
   EXPECT_TRUE(some[0]);
@@ -259,16 +257,16 @@ TEST(Front, AFullQueueDropsAndCounts) {
 }
 
 TEST(Front, TheSameRecordIsQueuedOnce) {
-  auto meter = std::make_shared<Meter>();
-  auto tier = open_tier(
-      "ram:", [&](std::unique_ptr<Backend> b) { return metered(faulty(std::move(b), {.delay = 50ms}), meter); });
+  auto count = std::make_shared<FaultCount>();
+  auto tier =
+      open_tier("ram:", [&](std::unique_ptr<Backend> b) { return faulty(std::move(b), {.delay = 50ms}, count); });
   const TestChain first(1, 1, 100), again(2, 1, 1000);
   put_all(*tier, first);
   std::this_thread::sleep_for(10ms);  // the writer is busy with it
   for (int i = 0; i < 10; ++i) put_all(*tier, again);
   EXPECT_LE(tier->stats().queue_records, 2u);
   EXPECT_TRUE(tier->flush(within(5s)).ok());
-  EXPECT_EQ(meter->report(Operation::kPut).keys, 2u);
+  EXPECT_EQ(count->put, 2u);
 }
 
 TEST(Front, WritesNoFasterThanItsRate) {
@@ -290,17 +288,16 @@ TEST(Front, WritesNoFasterThanItsRate) {
 }
 
 TEST(Front, ALookupNobodyWaitsForIsNotBegun) {
-  auto meter = std::make_shared<Meter>();
-  auto tier = open_tier("ram:?timeout=5s", [&](std::unique_ptr<Backend> b) {
-    return metered(faulty(std::move(b), {.delay = 100ms}), meter);
-  });
+  auto count = std::make_shared<FaultCount>();
+  auto tier = open_tier("ram:?timeout=5s",
+                        [&](std::unique_ptr<Backend> b) { return faulty(std::move(b), {.delay = 100ms}, count); });
   const TestChain a(1, 1, 100);
   Lookup first = tier->get(a.keys, {.deadline = within(5s)});
   std::this_thread::sleep_for(20ms);
   for (int i = 0; i < 20; ++i) tier->get(a.keys, {.deadline = within(5s)});  // dropped at once
   Lookup last = tier->get(a.keys, {.deadline = within(5s)});
   EXPECT_TRUE(last.wait(within(5s)));
-  EXPECT_EQ(meter->report(Operation::kGet).calls, 2u);
+  EXPECT_EQ(count->gets, 2u);
 }
 
 TEST(Front, AnEraseComesAfterThePutsBeforeIt) {
@@ -369,21 +366,6 @@ TEST(Faulty, IsRepeatable) {
     EXPECT_GT(tier->stats().damaged, 0u);
   }
   EXPECT_EQ(runs[0], runs[1]);
-}
-
-TEST(Meter, CountsAndTimes) {
-  auto meter = std::make_shared<Meter>();
-  auto tier = open_tier("ram:", [&](std::unique_ptr<Backend> b) { return metered(std::move(b), meter); });
-  const TestChain a(1, 3, 1000);
-  put_all(*tier, a);
-  tier->get(a.keys).take();
-  const auto got = meter->report(Operation::kGet), stored = meter->report(Operation::kPut);
-  EXPECT_EQ(got.calls, 1u);
-  EXPECT_EQ(got.keys, 3u);
-  EXPECT_EQ(got.bytes, 3 * a.records[0].bytes.size());
-  EXPECT_EQ(stored.calls, 3u);
-  EXPECT_EQ(stored.bytes, got.bytes);
-  EXPECT_GE(got.percentile(0.5), got.longest / 2);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "store/faulty.hpp"
+#include "store/faulty_fixture.hpp"
 #include "store/store_fixture.hpp"
 
 namespace kvasir::store {

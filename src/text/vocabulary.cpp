@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -77,19 +78,11 @@ std::string where(const weights::Metadata& metadata, std::string_view key) {
   return metadata.path().empty() ? std::string(key) : fmt::format("{}: {}", metadata.path(), key);
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
 }  // namespace
 
 int parse_byte_name(std::string_view text) {
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
-  const int high = hex_digit(text[3]), low = hex_digit(text[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
+  return hex_byte(text.substr(3, 2));
 }
 
 Vocabulary::Vocabulary(const weights::Metadata& metadata, const VocabularyRules& rules) {

@@ -9,23 +9,15 @@
 namespace kvasir::model::archs_afmoe {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", std::sqrt(static_cast<double>(h.dim()))));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
     a.gate = n.linear("attn_gate", a.o.columns, h.dim());
-    a.window = h.window(l, 4);
+    a.window = h.window(n.layer(), 4);
     if (a.window == 0) a.rope = -1;
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed_by_router(n, Gating::kSigmoid, true),
-                        .post_feed = n.rms("post_ffw_norm")});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+    return normed_around(n, a, feed_by_router(n, Gating::kSigmoid, true));
+  });
+  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", std::sqrt(static_cast<double>(h.dim()))));
   return m;
 }
 

@@ -18,17 +18,13 @@ static kernel::Xielu xielu(const Hparams& h, int l) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
     Dense feed = plain(n, Activation::kXielu, Bias::kIfPresent);
-    feed.xielu = xielu(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = feed});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    feed.xielu = xielu(h, n.layer());
+    return normed_before(n, a, feed);
+  });
 }
 
 constexpr hub::Rename kNames[] = {{"attention_layernorm", "attn_norm"},

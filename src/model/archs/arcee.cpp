@@ -4,16 +4,9 @@
 namespace kvasir::model::archs_arcee {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+  return layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
+    return normed_before(n, attention(n), plain(n, Activation::kRelu2, Bias::kIfPresent));
+  });
 }
 
 const Arch entry{.summary = "Arcee (AFM)",

@@ -9,17 +9,11 @@ static LayerSpec block(const Hparams& h, int l) {
   const Names n(h, l);
   Attention a = attention(n);
   norm_heads(n, a);
-  return {.norm = n.rms("attn_norm"),
-          .mixer = a,
-          .feed_norm = n.rms("ffn_norm"),
-          .feed = feed_by_router(n, Gating::kSigmoid, true)};
+  return normed_before(n, a, feed_by_router(n, Gating::kSigmoid, true));
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(block(h, l));
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) { return block(h, n.layer()); });
 }
 
 constexpr hub::Rename kNames[] = {{"attention.query_key_value", "attn_qkv"},

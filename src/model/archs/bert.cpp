@@ -13,11 +13,7 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     Attention a = attention(n);
     a.rope = -1;
-    m.layers.push_back({.mixer = a,
-                        .post_mixer = n.layer_norm("attn_output_norm"),
-                        .feed = plain(n, Activation::kGeluErf, Bias::kIfPresent),
-                        .post_feed = n.layer_norm("layer_output_norm"),
-                        .norm_of_sums = true});
+    m.layers.push_back(norms_of_sums(n, a, plain(n, Activation::kGeluErf, Bias::kIfPresent)));
   }
   if (h.flag_or("classifier.relu", false)) m.rank.act = Rank::Act::kRelu;  // DistilBERT's folders
   return m;

@@ -13,10 +13,7 @@ static ModelSpec describe(const Hparams& h) {
     Attention a = attention(n, Bias::kRequired, Bias::kRequired);
     a.rope = -1;
     a.slopes = linear_slopes(a.heads, 8.0);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+    m.layers.push_back(layer_normed_before(n, a, plain(n, Activation::kGeluTanh, Bias::kRequired)));
   }
   return m;
 }

@@ -5,21 +5,19 @@
 namespace kvasir::model::archs_cohere2 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
-  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   h.integer("attention.sliding_window", 1, std::int64_t{1} << 40);  // without it no layer would have its kind
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    Attention a = attention(n);
-    a.window = h.window(l, 4);
-    a.rope = a.window > 0 ? 0 : -1;
-    m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
-                        .feed = gated(n, Activation::kSilu),
-                        .parallel = true});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  ModelSpec m =
+      layered(h, Names(h).layer_norm("output_norm", Bias::kNone), kernel::RopePairs::kAdjacent, [&](const Names& n) {
+        Attention a = attention(n);
+        a.window = h.window(n.layer(), 4);
+        a.rope = a.window > 0 ? 0 : -1;
+        return LayerSpec{.norm = n.layer_norm("attn_norm", Bias::kNone),
+                         .mixer = a,
+                         .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
+                         .feed = gated(n, Activation::kSilu),
+                         .parallel = true};
+      });
+  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   return m;
 }
 

@@ -5,19 +5,17 @@
 namespace kvasir::model::archs_command_r {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
+  ModelSpec m =
+      layered(h, Names(h).layer_norm("output_norm", Bias::kNone), kernel::RopePairs::kAdjacent, [&](const Names& n) {
+        Attention a = attention(n);
+        layer_norm_heads(n, a);
+        return LayerSpec{.norm = n.layer_norm("attn_norm", Bias::kNone),
+                         .mixer = a,
+                         .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
+                         .feed = gated(n, Activation::kSilu),
+                         .parallel = true};
+      });
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    Attention a = attention(n);
-    layer_norm_heads(n, a);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
-                        .feed = gated(n, Activation::kSilu),
-                        .parallel = true});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;
 }
 

@@ -5,19 +5,12 @@
 namespace kvasir::model::archs_dots1 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
-    a.window = stated_window(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed_by_router(n, Gating::kSigmoid, false)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    a.window = stated_window(h, n.layer());
+    return normed_before(n, a, feed_by_router(n, Gating::kSigmoid, false));
+  });
 }
 
 const Arch entry{.summary = "dots.llm1",

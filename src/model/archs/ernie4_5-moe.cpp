@@ -6,11 +6,10 @@
 namespace kvasir::model::archs_ernie4_5_moe {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const std::int64_t dense = h.integer_or("leading_dense_block_count", 0, h.layers(), 0);
   const std::int64_t step = h.integer("interleave_moe_layer_step", 1, 1 << 24);
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
+    const int l = n.layer();
     LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = attention(n), .feed_norm = n.rms("ffn_norm")};
     if (l >= dense && (l + 1) % step == 0) {
       Experts e = experts(n, expert_width(h, h.ffn(l)));
@@ -21,10 +20,8 @@ static ModelSpec describe(const Hparams& h) {
     } else {
       layer.feed = gated(n, Activation::kSilu);
     }
-    m.layers.push_back(layer);
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+    return layer;
+  });
 }
 
 const Arch entry{.summary = "ERNIE 4.5 with experts",

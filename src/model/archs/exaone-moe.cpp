@@ -6,21 +6,14 @@
 namespace kvasir::model::archs_exaone_moe {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const bool windows = h.integer_or("attention.sliding_window", 0, std::int64_t{1} << 40, 0) > 0;
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
-    a.window = h.window(l, 4);
+    a.window = h.window(n.layer(), 4);
     if (windows && a.window == 0) a.rope = -1;
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed_by_router(n, Gating::kSigmoid, true)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return normed_before(n, a, feed_by_router(n, Gating::kSigmoid, true));
+  });
 }
 
 const Arch entry{.summary = "EXAONE MoE",

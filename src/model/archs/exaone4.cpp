@@ -5,22 +5,15 @@
 namespace kvasir::model::archs_exaone4 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const std::int64_t fallback = h.layers() == 64 ? 4096 : 0;  // 32B
   const bool windows = h.window(0, 4, fallback) > 0;
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
-    a.window = h.window(l, 4, fallback);
+    a.window = h.window(n.layer(), 4, fallback);
     if (windows && a.window == 0) a.rope = -1;
-    m.layers.push_back({.mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed = gated(n, Activation::kSilu),
-                        .post_feed = n.rms("post_ffw_norm")});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return normed_behind(n, a, gated(n, Activation::kSilu));
+  });
 }
 
 const Arch entry{.summary = "EXAONE 4",

@@ -14,18 +14,15 @@ static Norm feed_norm(const Names& n) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return LayerSpec{.norm = n.rms("attn_norm"),
+                     .mixer = attention(n),
+                     .beside = mamba2(n),
+                     .feed_norm = feed_norm(n),
+                     .feed = gated(n, Activation::kSilu)};
+  });
   m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n),
-                        .beside = mamba2(n),
-                        .feed_norm = feed_norm(n),
-                        .feed = gated(n, Activation::kSilu)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
 }
 

@@ -6,18 +6,14 @@
 namespace kvasir::model::archs_falcon {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back(
-        {.norm = n.layer_norm(n.has("attn_norm_2") ? "attn_norm_2" : "attn_norm"),
-         .mixer = attention(n),
-         .feed_norm = n.layer_norm("attn_norm"),
-         .feed = plain(n, stated_activation(h, Activation::kGeluErf), Bias::kIfPresent, width_of(n, "ffn_up", 0)),
-         .parallel = true});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return LayerSpec{
+        .norm = n.layer_norm(n.has("attn_norm_2") ? "attn_norm_2" : "attn_norm"),
+        .mixer = attention(n),
+        .feed_norm = n.layer_norm("attn_norm"),
+        .feed = plain(n, stated_activation(h, Activation::kGeluErf), Bias::kIfPresent, width_of(n, "ffn_up", 0)),
+        .parallel = true};
+  });
 }
 
 const Arch entry{.summary = "Falcon",

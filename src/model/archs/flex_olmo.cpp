@@ -5,19 +5,11 @@
 namespace kvasir::model::archs_flex_olmo {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
-    a.q_norm = n.rms("attn_q_norm", a.q.rows);
-    a.k_norm = n.rms("attn_k_norm", a.k.rows);
-    m.layers.push_back({.mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed = feed_by_router(n, Gating::kSoftmax, false),
-                        .post_feed = n.rms("post_ffw_norm")});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    norm_all_heads(n, a);
+    return normed_behind(n, a, feed_by_router(n, Gating::kSoftmax, false));
+  });
 }
 
 const Arch entry{

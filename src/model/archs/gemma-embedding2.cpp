@@ -26,16 +26,12 @@ ModelSpec describe(const Hparams& h) {
     a.v = n.linear("attn_v", keys, h.dim());
     a.k_norm = n.rms("attn_k_norm", a.d);
     a.v_norm = {.kind = NormKind::kRms, .width = a.dv, .eps = h.rms_eps()};
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh),
-                        .post_feed = n.rms("post_ffw_norm"),
-                        .input = {.gate = n.linear("inp_gate", width, h.dim()),
-                                  .out = n.linear("proj", h.dim(), width),
-                                  .post = n.rms("post_norm")},
-                        .output_scale = n.vector("layer_output_scale.weight", 1)});
+    LayerSpec layer = normed_around(n, a, gated(n, Activation::kGeluTanh));
+    layer.input = {.gate = n.linear("inp_gate", width, h.dim()),
+                   .out = n.linear("proj", h.dim(), width),
+                   .post = n.rms("post_norm")};
+    layer.output_scale = n.vector("layer_output_scale.weight", 1);
+    m.layers.push_back(layer);
   }
   m.ropes = gemma4_ropes(h);
   m.projections = {

@@ -6,16 +6,10 @@
 namespace kvasir::model::archs_gemma {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return normed_before(n, attention(n), gated(n, Activation::kGeluTanh));
+  });
   m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
 }
 

@@ -7,23 +7,15 @@
 namespace kvasir::model::archs_gemma2 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
-  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 50.0));
-    a.window = h.window(l, 2, 4096);
+    a.window = h.window(n.layer(), 2, 4096);
     if (h.layers() == 46) a.scale = 1.0f / std::sqrt(static_cast<float>(h.dim() / a.heads));  // 27B
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh),
-                        .post_feed = n.rms("post_ffw_norm")});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+    return normed_around(n, a, gated(n, Activation::kGeluTanh));
+  });
+  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
   return m;
 }
 

@@ -27,13 +27,8 @@ ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     Attention a = gemma4_heads(n);
     a.q = n.linear("attn_q", std::int64_t{a.heads} * a.d, h.dim());
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh),
-                        .post_feed = n.rms("post_ffw_norm"),
-                        .output_scale = n.vector("layer_output_scale.weight", 1)});
+    m.layers.push_back(normed_around(n, a, gated(n, Activation::kGeluTanh)));
+    m.layers.back().output_scale = n.vector("layer_output_scale.weight", 1);
   }
   m.ropes = gemma4_ropes(h);
   return m;

@@ -81,12 +81,7 @@ ModelSpec describe(const Hparams& h) {
   const int own = h.layers() - static_cast<int>(h.integer_or("attention.shared_kv_layers", 0, h.layers(), 0));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    LayerSpec layer{.norm = n.rms("attn_norm"),
-                    .mixer = mixer(n, owner_of(h, l, own)),
-                    .post_mixer = n.rms("post_attention_norm"),
-                    .feed_norm = n.rms("ffn_norm"),
-                    .feed = feed(n),
-                    .post_feed = n.rms("post_ffw_norm")};
+    LayerSpec layer = normed_around(n, mixer(n, owner_of(h, l, own)), feed(n));
     if (width > 0)
       layer.input = {.gate = n.linear("inp_gate", width, h.dim()),
                      .out = n.linear("proj", h.dim(), width),

@@ -24,10 +24,7 @@ static LayerSpec block(const Hparams& h, int l) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(block(h, l));
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) { return block(h, n.layer()); });
 }
 
 const Arch entry{.summary = "GLM 4.5 to 4.7",

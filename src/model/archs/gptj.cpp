@@ -6,17 +6,13 @@
 namespace kvasir::model::archs_gptj {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.layer_norm("attn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
-                        .parallel = true});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kAdjacent, [&](const Names& n) {
+    return LayerSpec{.norm = n.layer_norm("attn_norm"),
+                     .mixer = attention(n),
+                     .feed_norm = n.layer_norm("attn_norm"),
+                     .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                     .parallel = true};
+  });
 }
 
 constexpr hub::Rename kNames[] = {{"ln_1", "attn_norm"},

@@ -22,26 +22,21 @@ static Feed feed(const Names& n) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
-  const double divisor = h.number_or("logit_scale", 1.0);
-  m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
   const bool some = h.has("attention.rope_pattern");
   if (!h.has("attention.sliding_window_pattern"))
     h.unsupported("attention.sliding_window_pattern", "is missing: it says which layers have a window");
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     Attention a = attention(n);
-    a.window = h.window(l, 0);
-    if (some && !h.flag_in_layer("attention.rope_pattern", l)) a.rope = -1;
+    a.window = h.window(n.layer(), 0);
+    if (some && !h.flag_in_layer("attention.rope_pattern", n.layer())) a.rope = -1;
     a.sinks = n.vector("attn_sinks.weight", a.heads);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed(n),
-                        .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+    return LayerSpec{.norm = n.rms("attn_norm"),
+                     .mixer = a,
+                     .feed_norm = n.rms("ffn_norm"),
+                     .feed = feed(n),
+                     .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))};
+  });
+  scale_as_granite(h, m);
   return m;
 }
 

@@ -7,9 +7,7 @@ namespace kvasir::model::archs_granitemoe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
-  const double divisor = h.number_or("logit_scale", 1.0);
-  m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
+  scale_as_granite(h, m);
   const bool rotated = h.flag_or("rope.scaling.finetuned", true);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);

@@ -9,11 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = encoder(h);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    m.layers.push_back({.mixer = attention(n),
-                        .post_mixer = n.layer_norm("attn_output_norm"),
-                        .feed = plain(n, Activation::kGeluErf, Bias::kIfPresent),
-                        .post_feed = n.layer_norm("layer_output_norm"),
-                        .norm_of_sums = true});
+    m.layers.push_back(norms_of_sums(n, attention(n), plain(n, Activation::kGeluErf, Bias::kIfPresent)));
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

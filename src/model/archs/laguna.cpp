@@ -19,23 +19,18 @@ static Rope local_rope(const Hparams& h, int d) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const bool stated = h.has("attention.sliding_window_pattern");
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
     const std::int64_t gates = width_of(n, "attn_gate", a.heads);
     a.gate = n.linear("attn_gate", gates == a.o.columns ? gates : a.heads, h.dim());
     a.gate_activation = Activation::kSoftplus;
-    a.window = stated || l % 4 != 0 ? h.window(l, 0) : 0;
+    a.window = stated || n.layer() % 4 != 0 ? h.window(n.layer(), 0) : 0;
     a.rope = a.window > 0 ? 1 : 0;
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed_by_router(n, Gating::kSigmoid, true)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0)), local_rope(h, h.head_dim(0))};
+    return normed_before(n, a, feed_by_router(n, Gating::kSigmoid, true));
+  });
+  m.ropes.push_back(local_rope(h, h.head_dim(0)));
   return m;
 }
 

@@ -6,20 +6,16 @@
 namespace kvasir::model::archs_llama {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     Attention a = attention(n);
-    a.window = stated_window(h, l);
+    a.window = stated_window(h, n.layer());
     LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm")};
     if (has_experts(h))
-      layer.feed = experts(n, expert_width(h, h.ffn(l)));
+      layer.feed = experts(n, expert_width(h, h.ffn(n.layer())));
     else
       layer.feed = gated(n, Activation::kSilu);
-    m.layers.push_back(layer);
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+    return layer;
+  });
 }
 
 const Arch entry{

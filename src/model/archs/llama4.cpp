@@ -27,14 +27,12 @@ Attention mixer(const Names& n, bool norms) {
 }
 
 ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const std::int64_t step = h.integer_or("interleave_moe_layer_step", 1, 1 << 24, 1);
   const bool norms = h.integer_or("expert_count", 0, 1 << 16, 0) != 128;  // Maverick has none
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = mixer(n, norms), .feed_norm = n.rms("ffn_norm")};
-    if (has_experts(h) && (l + 1) % step == 0) {
-      const std::int64_t width = expert_width(h, h.ffn(l));
+    if (has_experts(h) && (n.layer() + 1) % step == 0) {
+      const std::int64_t width = expert_width(h, h.ffn(n.layer()));
       Experts e = experts(n, width);
       e.routing.gating = Gating::kSigmoid;
       e.routing.normalise = false;
@@ -44,10 +42,8 @@ ModelSpec describe(const Hparams& h) {
     } else {
       layer.feed = gated(n, Activation::kSilu);
     }
-    m.layers.push_back(layer);
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+    return layer;
+  });
 }
 
 }  // namespace

@@ -5,21 +5,15 @@
 namespace kvasir::model::archs_mellum {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
+  ModelSpec m = layered(h, kPairs, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
-    a.window = h.window(l, 4);
+    a.window = h.window(n.layer(), 4);
     a.rope = a.window > 0 ? 1 : 0;
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = feed_by_router(n, Gating::kSoftmax, true)});
-  }
-  constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
-  m.ropes = {h.rope(kPairs, h.head_dim(0)),
-             h.plain_rope(kPairs, h.head_dim(0), h.number_or("rope.freq_base_swa", 0.0))};
+    return normed_before(n, a, feed_by_router(n, Gating::kSoftmax, true));
+  });
+  m.ropes.push_back(h.plain_rope(kPairs, h.head_dim(0), h.number_or("rope.freq_base_swa", 0.0)));
   return m;
 }
 

@@ -6,18 +6,13 @@
 namespace kvasir::model::archs_minimax_m2 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
-    a.q_norm = n.rms("attn_q_norm", a.q.rows);
-    a.k_norm = n.rms("attn_k_norm", a.k.rows);
-    Experts e = experts(n, expert_width(h, h.ffn(l)));
+    norm_all_heads(n, a);
+    Experts e = experts(n, expert_width(h, h.ffn(n.layer())));
     read_gating(n, Gating::kSigmoid, true, e);
-    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return normed_before(n, a, e);
+  });
 }
 
 const Arch entry{.summary = "MiniMax M2",

@@ -7,17 +7,13 @@
 namespace kvasir::model::archs_mistral3 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
   const Temperature temperature{static_cast<float>(h.number_or("attention.temperature_scale", 0.0)), 0,
                                 h.integer_or("rope.scaling.original_context_length", 1, 1 << 30, h.context())};
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     Attention a = attention(n);
     a.temperature = temperature;
-    m.layers.push_back(
-        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+    return normed_before(n, a, gated(n, Activation::kSilu));
+  });
   // Of YaRN, whose own magnitude is 1 + 0.1 ln(factor).
   const double factor = h.number_or("rope.scaling.factor", 0.0);
   if (!h.has(Hparams::kYarnMagnitude) && h.text_or("rope.scaling.type", "linear") == "yarn" && factor > 0.0)

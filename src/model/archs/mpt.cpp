@@ -15,10 +15,7 @@ static ModelSpec describe(const Hparams& h) {
     a.rope = -1;
     if (most > 0) a.slopes = linear_slopes(a.heads, most);
     a.clamp = static_cast<float>(h.number_or("attention.clamp_kqv", 0.0));
-    m.layers.push_back({.norm = n.layer_norm("attn_norm", kMaybe),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm", kMaybe),
-                        .feed = plain(n, stated_activation(h, Activation::kGeluErf), kMaybe)});
+    m.layers.push_back(layer_normed_before(n, a, plain(n, stated_activation(h, Activation::kGeluErf), kMaybe), kMaybe));
   }
   return m;
 }

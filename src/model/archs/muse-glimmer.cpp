@@ -5,30 +5,27 @@
 namespace kvasir::model::archs_muse_glimmer {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.norm = {.kind = NormKind::kRms, .width = h.dim(), .eps = h.rms_eps()};
-  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
-  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     Attention a = attention(n);
     norm_heads(n, a);
     a.gate = n.linear("attn_gate", a.o.columns, h.dim());
-    a.window = h.window(l, 4);
+    a.window = h.window(n.layer(), 4);
     if (a.window == 0) a.rope = -1;
     const auto post = [&](const char* name) {
       Norm norm = n.rms(name);
       norm.eps = 1e-8f;  // of these alone, whatever the file says of the others
       return norm;
     };
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .post_mixer = post("post_attention_norm"),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu),
-                        .post_feed = post("post_ffw_norm")});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+    return LayerSpec{.norm = n.rms("attn_norm"),
+                     .mixer = a,
+                     .post_mixer = post("post_attention_norm"),
+                     .feed_norm = n.rms("ffn_norm"),
+                     .feed = gated(n, Activation::kSilu),
+                     .post_feed = post("post_ffw_norm")};
+  });
+  m.embedding.norm = {.kind = NormKind::kRms, .width = h.dim(), .eps = h.rms_eps()};
+  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
   return m;
 }
 

@@ -7,18 +7,15 @@ namespace kvasir::model::archs_nanochat {
 
 static ModelSpec describe(const Hparams& h) {
   const Norm norm{.kind = NormKind::kRms, .width = h.dim(), .eps = h.rms_eps()};
-  ModelSpec m = around(h, norm);
-  m.embedding.norm = norm;
-  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, norm, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     a.q_norm = a.k_norm = {.kind = NormKind::kRms, .width = a.d, .eps = h.rms_eps()};
     a.norm_after_rope = true;
-    m.layers.push_back(
-        {.norm = norm, .mixer = a, .feed_norm = norm, .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+    return LayerSpec{
+        .norm = norm, .mixer = a, .feed_norm = norm, .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)};
+  });
+  m.embedding.norm = norm;
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
   for (double& f : m.ropes.front().frequencies) f = -f;
   return m;
 }

@@ -24,10 +24,7 @@ ModelSpec describe(const Hparams& h) {
   m.head.norm = Names(h).rms("enc.output_norm");
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = mixer(n),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = fused_gated(n, Activation::kSilu)});
+    m.layers.push_back(normed_before(n, mixer(n), fused_gated(n, Activation::kSilu)));
   }
   m.ropes = {h.plain_rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;

@@ -24,11 +24,7 @@ ModelSpec describe(const Hparams& h) {
   const std::int64_t every = h.integer_or("moe_every_n_layers", 0, 4096, 0);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    m.layers.push_back({.mixer = attention(n),
-                        .post_mixer = n.layer_norm("attn_output_norm"),
-                        .feed = feed(n, every),
-                        .post_feed = n.layer_norm("layer_output_norm"),
-                        .norm_of_sums = true});
+    m.layers.push_back(norms_of_sums(n, attention(n), feed(n, every)));
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

@@ -6,15 +6,11 @@ namespace kvasir::model::archs_olmo {
 
 static ModelSpec describe(const Hparams& h) {
   const Norm norm{.kind = NormKind::kLayer, .width = h.dim(), .eps = h.layer_eps()};
-  ModelSpec m = around(h, norm);
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, norm, kernel::RopePairs::kAdjacent, [&](const Names& n) {
     Attention a = attention(n);
     a.clamp = static_cast<float>(h.number_or("attention.clamp_kqv", 0.0));
-    m.layers.push_back({.norm = norm, .mixer = a, .feed_norm = norm, .feed = gated(n, Activation::kSilu)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  return m;
+    return LayerSpec{.norm = norm, .mixer = a, .feed_norm = norm, .feed = gated(n, Activation::kSilu)};
+  });
 }
 
 const Arch entry{

@@ -26,13 +26,9 @@ static ModelSpec describe(const Hparams& h) {
       continue;
     }
     Attention a = attention(n);
-    a.q_norm = n.rms("attn_q_norm", a.q.rows);
-    a.k_norm = n.rms("attn_k_norm", a.k.rows);
+    norm_all_heads(n, a);
     if (!rotated) a.rope = -1;
-    m.layers.push_back({.mixer = a,
-                        .post_mixer = n.rms("post_attention_norm"),
-                        .feed = gated(n, Activation::kSilu),
-                        .post_feed = n.rms("post_ffw_norm")});
+    m.layers.push_back(normed_behind(n, a, gated(n, Activation::kSilu)));
   }
   if (rotated) m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

@@ -13,19 +13,12 @@ static Norm of_heads(const Names& n, std::string_view name, std::int64_t d) {
 }
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n, Bias::kRequired, Bias::kRequired);
     a.q_norm = of_heads(n, "attn_q_norm", a.d);
     a.k_norm = of_heads(n, "attn_k_norm", a.d);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kRelu2, Bias::kRequired)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return layer_normed_before(n, a, plain(n, Activation::kRelu2, Bias::kRequired));
+  });
 }
 
 constexpr hub::Rename kNames[] = {{"self_attn.query_key_value", "attn_qkv", hub::Make::kByHead},

@@ -5,17 +5,13 @@
 namespace kvasir::model::archs_phi2 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n, Bias::kRequired, Bias::kRequired),
-                        .feed_norm = n.layer_norm("attn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0)),
-                        .parallel = true});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return LayerSpec{.norm = n.layer_norm("attn_norm"),
+                     .mixer = attention(n, Bias::kRequired, Bias::kRequired),
+                     .feed_norm = n.layer_norm("attn_norm"),
+                     .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0)),
+                     .parallel = true};
+  });
 }
 
 const Arch entry{.summary = "Phi 1.5 and 2",

@@ -5,18 +5,13 @@
 namespace kvasir::model::archs_phimoe {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    Experts e = experts(n, expert_width(h, h.ffn(l)));
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    Experts e = experts(n, expert_width(h, h.ffn(n.layer())));
     if (e.routing.used != 2 || e.routing.count < 2) h.unsupported("expert_used_count", "is not 2 of at least 2");
     e.routing.gating = Gating::kSparseMixer;
     e.routing.jitter = static_cast<float>(h.number_or("router_jitter", 0.01));  // which files do not say
-    m.layers.push_back(
-        {.norm = n.layer_norm("attn_norm"), .mixer = attention(n), .feed_norm = n.layer_norm("ffn_norm"), .feed = e});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return layer_normed_before(n, attention(n), e);
+  });
 }
 
 const Arch entry{

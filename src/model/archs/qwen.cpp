@@ -6,16 +6,10 @@
 namespace kvasir::model::archs_qwen {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = fused_attention(n, Bias::kRequired, Bias::kNone),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu, Bias::kNone, width_of(n, "ffn_up", h.ffn(l) / 2))});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return normed_before(n, fused_attention(n, Bias::kRequired, Bias::kNone),
+                         gated(n, Activation::kSilu, Bias::kNone, width_of(n, "ffn_up", h.ffn(n.layer()) / 2)));
+  });
 }
 
 constexpr hub::Rename kNames[] = {{"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv"},

@@ -6,9 +6,8 @@
 namespace kvasir::model::archs_qwen2moe {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    const int l = n.layer();
     Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
     e.routing.normalise = h.flag_or("expert_weights_norm", false);
     e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, h.ffn(l)));
@@ -16,10 +15,8 @@ static ModelSpec describe(const Hparams& h) {
     e.shared_gate.in_floats = true;
     Attention a = attention(n, Bias::kRequired);
     a.window = stated_window(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return normed_before(n, a, e);
+  });
 }
 
 const Arch entry{.summary = "Qwen 1.5 and 2 with experts",

@@ -4,16 +4,12 @@
 namespace kvasir::model::archs_seed_oss {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.rms("post_attention_norm"),
-                        .feed = gated(n, Activation::kSilu)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+  return layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
+    return LayerSpec{.norm = n.rms("attn_norm"),
+                     .mixer = attention(n),
+                     .feed_norm = n.rms("post_attention_norm"),
+                     .feed = gated(n, Activation::kSilu)};
+  });
 }
 
 const Arch entry{.summary = "Seed-OSS",

@@ -4,20 +4,16 @@
 namespace kvasir::model::archs_stablelm {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     layer_norm_heads(n, a);
     const bool two = n.has("ffn_norm");
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm(two ? "ffn_norm" : "attn_norm"),
-                        .feed = gated(n, Activation::kSilu),
-                        .parallel = !two});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    return LayerSpec{.norm = n.layer_norm("attn_norm"),
+                     .mixer = a,
+                     .feed_norm = n.layer_norm(two ? "ffn_norm" : "attn_norm"),
+                     .feed = gated(n, Activation::kSilu),
+                     .parallel = !two};
+  });
 }
 
 const Arch entry{.summary = "StableLM", .describe = describe, .hub = {{.types = {"stablelm"}, .turned = 1}}};

@@ -4,18 +4,11 @@
 namespace kvasir::model::archs_starcoder2 {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
-    a.window = stated_window(h, l);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kIfPresent)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
+    a.window = stated_window(h, n.layer());
+    return layer_normed_before(n, a, plain(n, Activation::kGeluTanh, Bias::kIfPresent));
+  });
 }
 
 constexpr hub::Rename kNames[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};

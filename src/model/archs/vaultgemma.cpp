@@ -6,20 +6,14 @@
 namespace kvasir::model::archs_vaultgemma {
 
 static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
-  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
+  ModelSpec m = layered(h, kernel::RopePairs::kSplitHalf, [&](const Names& n) {
     Attention a = attention(n);
     a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 50.0));
-    a.window = h.window(l, 2);
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kGeluTanh)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+    a.window = h.window(n.layer(), 2);
+    return normed_before(n, a, gated(n, Activation::kGeluTanh));
+  });
+  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
   return m;
 }
 

@@ -1,4 +1,5 @@
 // Records in an LMDB database on this machine: they survive restarts, and its processes may share them.
+// Library: lmdb (lmdb.h), Debian package liblmdb-dev.
 #include <memory>
 
 #include "base/error.hpp"

@@ -1,4 +1,5 @@
 // Records on a Redis server or cluster, to share them between machines. Plain TCP: for TLS run stunnel beside it.
+// Library: hiredis (hiredis/hiredis.h), Debian package libhiredis-dev.
 #include <algorithm>
 #include <cstdlib>
 #include <memory>

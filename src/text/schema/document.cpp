@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -15,25 +16,13 @@ constexpr std::size_t kMostName = 2048;                   // bytes of $id and an
 constexpr std::size_t kMostNames = std::size_t{4} << 20;  // of all of them, resolved
 constexpr std::size_t kMostPath = 1024;                   // of what is shown
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // RFC 6901, section 6: a fragment is percent-decoded first. What is no escape stays as it is.
 std::string decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
-    if (low < 0) {
-      out += text[i];
-    } else {
-      out += static_cast<char>(high * 16 + low);
-      i += 2;
-    }
+    const int byte = text[i] == '%' ? hex_byte(text.substr(i + 1, 2)) : -1;
+    out += byte < 0 ? text[i] : static_cast<char>(byte);
+    if (byte >= 0) i += 2;
   }
   return out;
 }

@@ -17,10 +17,7 @@ static ModelSpec describe(const Hparams& h) {
     a.rope = -1;
     a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 0.0));
     a.window = l % 2 == 0 ? h.integer_or("attention.sliding_window", 0, 1 << 24, 0) : 0;
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+    m.layers.push_back(layer_normed_before(n, a, plain(n, Activation::kGeluTanh, Bias::kRequired)));
   }
   return m;
 }

@@ -1,4 +1,4 @@
-// A backend that passes everything on: the base of decorators.
+// A backend that passes everything on: the base of those that tests put around another one.
 #pragma once
 
 #include <utility>

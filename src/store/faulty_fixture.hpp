@@ -1,16 +1,34 @@
-#include "store/faulty.hpp"
+// What the world does to a backend, on purpose and repeatably: delays, failures, bit flips, lost writes.
+#pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/splitmix.hpp"
-#include "store/decorator.hpp"
+#include "store/decorator_fixture.hpp"
 
 namespace kvasir::store {
-namespace {
+
+// Probabilities from 0 to 1. The same seed and the same sequence of calls give the same faults.
+struct Faults {
+  std::uint64_t seed = 1;
+  Clock::duration delay{};  // of every call that reads or writes, never beyond its deadline
+  double fail = 0;          // a call does nothing and says so
+  double flip = 0;          // one bit of a found record is another
+  double drop = 0;          // a put record is said to be stored and is not
+};
+
+// What was asked, and faults that were made so far.
+struct FaultCount {
+  std::atomic<std::uint64_t> gets{0}, put{0};  // calls, records
+  std::atomic<std::uint64_t> failed{0}, flipped{0}, dropped{0};
+};
 
 class Faulty : public Decorator {
  public:
@@ -23,6 +41,7 @@ class Faulty : public Decorator {
     return t;
   }
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
+    ++count_->gets;
     if (Status s = begin(deadline); !s.ok()) {
       std::fill(answers.begin(), answers.end(), Answer{Outcome::kFailed, {}});
       return s;
@@ -40,6 +59,7 @@ class Faulty : public Decorator {
     return Decorator::contains(keys, deadline, outcomes);
   }
   Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override {
+    count_->put += offers.size();
     if (Status s = begin(deadline); !s.ok()) {
       std::fill(outcomes.begin(), outcomes.end(), PutOutcome::kFailed);
       return s;
@@ -97,10 +117,8 @@ class Faulty : public Decorator {
   std::uint64_t state_;
 };
 
-}  // namespace
-
-std::unique_ptr<Backend> faulty(std::unique_ptr<Backend> inner, const Faults& faults,
-                                std::shared_ptr<FaultCount> count) {
+inline std::unique_ptr<Backend> faulty(std::unique_ptr<Backend> inner, const Faults& faults,
+                                       std::shared_ptr<FaultCount> count = std::make_shared<FaultCount>()) {
   return std::make_unique<Faulty>(std::move(inner), faults, std::move(count));
 }
 
