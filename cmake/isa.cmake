@@ -92,9 +92,11 @@ foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
     message(FATAL_ERROR "KVASIR_SANITIZED_ISAS: unknown instruction set '${isa}'; there are ${all_isas}")
   endif()
 endforeach()
-# The scalar copies are the reference, and run where there is nothing better: -O1 and few shapes (simd/shapes.hpp) compile them
-# in a third of the time, to the same bits. Inlined are all inline functions, which these objects may not export.
-set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
+# The scalar copies are the reference, and run where there is nothing better: few shapes (simd/shapes.hpp) and -O1 without its
+# dear passes compile them in a sixth of the time, to the same bits. Inlined are all inline functions, which these objects may
+# not export.
+set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize
+    -fno-ipa-modref -fno-tree-pta -fno-tree-sra -fno-tree-dse -fno-dse -fno-inline-functions-called-once)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avxvnni ${KVASIR_ISA_FLAGS_avx2} -mavxvnni)
 set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
@@ -190,6 +192,10 @@ function(kvasir_isa_sources out)
   set(${out} ${objects} PARENT_SCOPE)
 endfunction()
 
+# What most kernels and entries include, parsed once per set in release builds.
+set(KVASIR_KERNEL_HEADERS <algorithm> <cmath> <cstring> <string> ${PROJECT_SOURCE_DIR}/src/kernel/matmul.hpp
+    ${PROJECT_SOURCE_DIR}/src/simd/vec.hpp)
+
 # The object library LIB of the given sources, compiled for one instruction set.
 function(kvasir_isa_library lib isa isa_level)
   add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${ARGN})
@@ -205,6 +211,10 @@ function(kvasir_isa_library lib isa isa_level)
   # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
   target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
+  list(LENGTH ARGN count)
+  if(count GREATER 8 AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND KVASIR_BATCH GREATER 1)
+    target_precompile_headers(${lib} PRIVATE ${KVASIR_KERNEL_HEADERS})
+  endif()
   if(KVASIR_SANITIZE AND NOT isa IN_LIST KVASIR_SANITIZED_ISAS)
     target_compile_options(${lib} PRIVATE -fno-sanitize=all)
   endif()
