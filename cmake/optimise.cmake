@@ -3,7 +3,7 @@
 #   hot    loops over numbers that run per token: -O3 in release builds
 #   other  -O2
 #   cold   what runs once per request, and data: -O1, which compiles in half the time
-#   once   what runs once per command, model or measurement: -O1 without its dear passes, which takes a fifth off that
+#   once   what runs once per command, model or measurement: as cold, in release builds with fewer passes
 # Debug builds and those with sanitizers stay as their type says.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 set(KVASIR_HOT "/(src/(kernel|kv|select|cpu|model/forward)/|registry/(kv_codecs|select_))|/src/model/(adapters|forward|key_factors|rope|rows|synth)\\.cpp")
@@ -15,9 +15,10 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   string(APPEND KVASIR_ONCE "|/src/(hub|model)/")
   string(APPEND KVASIR_COLD "|/src/text/(call_|chat|json_schema|loose_json|response_|tool_)[a-z_]*\\.cpp")
 endif()
-# Passes of g++ -O1 that take a third of its time on code of many small objects and on the scalar kernels (cmake/isa.cmake).
+# Passes of g++ -O1 that take a fifth of its time on code of many small objects, half on the scalar kernels. Lint reads the
+# commands of other builds, and clang does not know all of these options.
 set(KVASIR_FEW_PASSES "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
   set(KVASIR_FEW_PASSES -fno-ipa-modref -fno-tree-pta -fno-tree-sra -fno-tree-dse -fno-dse -fno-inline-functions-called-once)
 endif()
 
