@@ -25,7 +25,7 @@ endif()
 # Batches: KVASIR_BATCH sources of a folder become one translation unit, because parsing the same headers for each took most
 # of a build. Off, every source is compiled alone, which shows a missing include and is quicker after an edit.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  set(KVASIR_BATCH 16 CACHE STRING "Sources of a folder that are compiled as one; 1: each alone")
+  set(KVASIR_BATCH 24 CACHE STRING "Sources of a folder that are compiled as one; 1: each alone")
 else()
   set(KVASIR_BATCH 8 CACHE STRING "Sources of a folder that are compiled as one; 1: each alone")
 endif()
