@@ -15,7 +15,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   string(APPEND KVASIR_ONCE "|/src/(hub|model)/")
   string(APPEND KVASIR_COLD "|/src/text/(call_|chat|json_schema|loose_json|response_|tool_)[a-z_]*\\.cpp")
 endif()
-# Passes of g++ -O1 that take a fifth of its time on code of many small objects, half on the scalar kernels. Lint reads the
+# Passes of g++ -O1 that take a fifth of its time on a batch of cli, a fourth to a half on scalar kernels. Lint reads the
 # commands of other builds, and clang does not know all of these options.
 set(KVASIR_FEW_PASSES "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -78,7 +78,7 @@ function(kvasir_level)
   endforeach()
 endfunction()
 
-# g++ collects its garbage as if memory were short: a twentieth of the time that batches take.
+# g++ collects its garbage as if memory were short: a twentieth of the time of a batch of cli.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
 endif()
