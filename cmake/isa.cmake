@@ -93,7 +93,8 @@ foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
   endif()
 endforeach()
 # The scalar copies are the reference, and run where there is nothing better: -O1 and few shapes (simd/shapes.hpp) compile them
-# in a third of the time, to the same bits. Inlined are all inline functions, which these objects may not export.
+# in a third of the time, to the same bits, and release builds do without some passes, too (cmake/optimise.cmake). Inlined are
+# all inline functions, which these objects may not export.
 set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avxvnni ${KVASIR_ISA_FLAGS_avx2} -mavxvnni)
@@ -190,6 +191,10 @@ function(kvasir_isa_sources out)
   set(${out} ${objects} PARENT_SCOPE)
 endfunction()
 
+# What most kernels and entries include, parsed once per set in release builds.
+set(KVASIR_KERNEL_HEADERS <algorithm> <array> <cmath> <cstring> <span> <string> <vector> ${PROJECT_SOURCE_DIR}/src/kernel/matmul.hpp
+    ${PROJECT_SOURCE_DIR}/src/simd/part.hpp)
+
 # The object library LIB of the given sources, compiled for one instruction set.
 function(kvasir_isa_library lib isa isa_level)
   add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${ARGN})
@@ -203,8 +208,16 @@ function(kvasir_isa_library lib isa isa_level)
   # -O3 (KVASIR_KERNEL_LEVEL) in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind. With
   # sanitizers -O1, which compiles ten times faster.
   # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
-  target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
+  set(flags ${KVASIR_ISA_FLAGS_${isa}})
+  if(isa STREQUAL "scalar")
+    list(APPEND flags ${KVASIR_FEW_PASSES})
+  endif()
+  target_compile_options(${lib} PRIVATE ${isa_level} ${flags} -fno-math-errno -ffp-contract=off -fvisibility=hidden
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
+  list(LENGTH ARGN count)
+  if(count GREATER 8 AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND KVASIR_BATCH GREATER 1)
+    target_precompile_headers(${lib} PRIVATE ${KVASIR_KERNEL_HEADERS})
+  endif()
   if(KVASIR_SANITIZE AND NOT isa IN_LIST KVASIR_SANITIZED_ISAS)
     target_compile_options(${lib} PRIVATE -fno-sanitize=all)
   endif()
