@@ -13,6 +13,7 @@
 #include "base/test_data_fixture.hpp"
 #include "text/chat.hpp"
 #include "text/conversation.hpp"
+#include "text/parse_tool_calls_fixture.hpp"
 
 namespace kvasir::text {
 namespace chat_templates_test {

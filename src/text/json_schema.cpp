@@ -143,16 +143,6 @@ SchemaGrammar::Node SchemaGrammar::leaf(const AskedAll& items, const Path& path)
   return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 
-namespace {
-
-// Some models' first token of an answer is a word with its space.
-std::shared_ptr<const Grammar> whole(std::shared_ptr<Grammar> g, Grammar::Node value) {
-  g->finish(g->sequence({g->optional(g->text(" ")), value}));
-  return g;
-}
-
-}  // namespace
-
 Grammar::Node add_schema(Grammar& grammar, const Json& schema, Unknown unknown, Warnings* warnings) {
   return SchemaGrammar(grammar, unknown, schema, warnings).value();
 }
@@ -162,13 +152,9 @@ Grammar::Node add_objects(Grammar& grammar) { return JsonGrammar(grammar).any_ob
 std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown, Warnings* warnings) {
   auto grammar = std::make_shared<Grammar>();
   const Grammar::Node value = add_schema(*grammar, schema, unknown, warnings);
-  return whole(std::move(grammar), value);
-}
-
-std::shared_ptr<const Grammar> grammar_of_objects() {
-  auto grammar = std::make_shared<Grammar>();
-  const Grammar::Node value = add_objects(*grammar);
-  return whole(std::move(grammar), value);
+  // Some models' first token of an answer is a word with its space.
+  grammar->finish(grammar->sequence({grammar->optional(grammar->text(" ")), value}));
+  return grammar;
 }
 
 }  // namespace kvasir::text

@@ -108,7 +108,6 @@ class SchemaGrammar {
 };
 
 std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown, Warnings* warnings = nullptr);
-std::shared_ptr<const Grammar> grammar_of_objects();  // any JSON object
 
 // The same as a part of a larger grammar.
 Grammar::Node add_schema(Grammar& grammar, const Json& schema, Unknown unknown, Warnings* warnings);

@@ -456,7 +456,7 @@ TEST(JsonSchema, RandomTextsParse) {
   std::uint64_t seed = 7;
   int with_more = 0;
   for (const bool any : {false, true}) {
-    const auto grammar = any ? grammar_of_objects() : grammar_of_schema(schema, Unknown::kRefuse);
+    const auto grammar = grammar_of_schema(any ? Json{{"type", "object"}} : schema, Unknown::kRefuse);
     for (int run = 0; run < 200; ++run) {
       Matcher m(grammar);
       Matcher::State state = m.start();

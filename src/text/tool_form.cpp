@@ -70,12 +70,4 @@ std::string tool_instructions(const Entry<ToolForm>& form, const Json& tools) {
   return text;
 }
 
-ToolOutput parse_tool_calls(const Entry<ToolForm>* form, std::string_view text, const Json* tools) {
-  ToolOutput out;
-  const auto parser = make_tool_parser(form, tools);
-  parser->push(text, out);
-  parser->finish(out, false);
-  return out;
-}
-
 }  // namespace kvasir::text

@@ -93,7 +93,4 @@ std::string write_tool_calls(const Entry<ToolForm>& form, std::span<const ToolCa
 // What to say to a model about `tools` that its template does not show, and how to call them.
 std::string tool_instructions(const Entry<ToolForm>& form, const Json& tools);
 
-// The whole text at once.
-ToolOutput parse_tool_calls(const Entry<ToolForm>* form, std::string_view text, const Json* tools = nullptr);
-
 }  // namespace kvasir::text

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "text/tool_form.hpp"
+#include "text/parse_tool_calls_fixture.hpp"
 
 namespace kvasir::text {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/hash.hpp"
-#include "text/tool_form.hpp"
+#include "text/parse_tool_calls_fixture.hpp"
 #include "text/tool_mutations_fixture.hpp"
 
 namespace {

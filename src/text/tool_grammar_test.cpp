@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "text/grammars_fixture.hpp"
+#include "text/parse_tool_calls_fixture.hpp"
 
 namespace kvasir::text {
 namespace tool_grammar_test {
