@@ -99,7 +99,7 @@ std::vector<float> drafted(const std::string& model, const std::string& assistan
     const std::int64_t done = lengths[i] - 1;
     kv::Sequence* sequence = engine.cache().create();
     engine.feed(sequence, std::span(ids).first(ids.size() - 1));
-    engine.forward().state_of(static_cast<int>((done - 1) % o.chunk), rows[i].data() + dim);
+    engine.forward().head().state(static_cast<int>((done - 1) % o.chunk), rows[i].data() + dim);
     if (how == How::kCut) {
       kv::Sequence* const copy = engine.cache().fork(*sequence);
       engine.cache().release(sequence);
@@ -128,7 +128,7 @@ std::vector<float> drafted(const std::string& model, const std::string& assistan
       const auto row =
           std::span(all).subspan((i * static_cast<std::size_t>(steps) + static_cast<std::size_t>(step)) * vocab, vocab);
       last[i] = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
-      forward.next_of(static_cast<int>(i), rows[i].data() + dim);
+      forward.head().next(static_cast<int>(i), rows[i].data() + dim);
     }
   }
   engine.cache().check_integrity();

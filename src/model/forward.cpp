@@ -299,14 +299,4 @@ std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const 
   return rows;
 }
 
-void Forward::next_of(int row, float* out) const {
-  KVASIR_CHECK(row >= 0 && row < step_.rows);
-  head_.next(row, out);
-}
-
-void Forward::state_of(int row, float* out) const {
-  KVASIR_CHECK(row >= 0 && row < step_.rows);
-  head_.state(row, out);
-}
-
 }  // namespace kvasir::model

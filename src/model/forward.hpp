@@ -39,8 +39,6 @@ class Forward {
 
   int max_tokens() const { return step_.max_tokens; }
   int max_logits() const { return max_logits_; }
-  // Whether steps of many rows are computed in tiles of rows, each by one thread. Results do not depend on it.
-  bool in_tiles() const { return step_.tiles; }
 
   // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
   // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Throws Error(kIo) when
@@ -61,14 +59,8 @@ class Forward {
   std::span<const float> logits_of(int first, int count);
   // The embedding's rows of tokens, (tokens, dim), as RowBlock has them. REQUIRES: ids in range.
   std::vector<float> rows_of(std::span<const std::int32_t> tokens) const;
-  // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
-  void state_of(int row, float* out) const;
-  // What Head::next makes of it. (Head::next.rows)
-  void next_of(int row, float* out) const;
-  // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
-  std::vector<float> rank(std::span<const float> state) { return head_.rank(state); }
-  // A text's vector of the states that were pooled: (ModelSpec::vector_width) of (dim).
-  std::vector<float> vector_of(std::vector<float> pooled) { return head_.vector_of(std::move(pooled)); }
+  // What is made of the rows of the last step, and of states.
+  const OutputHead& head() const { return head_; }
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention. An empty one
   // ends it.

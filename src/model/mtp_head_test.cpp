@@ -48,7 +48,8 @@ class MtpHead : public ::testing::TestWithParam<const char*> {
       logits.insert(logits.end(), rows.begin(), rows.end());
       for (std::size_t r = 0; own && r < part.size(); ++r) {
         own->resize(own->size() + static_cast<std::size_t>(model.spec().dim));
-        forward.state_of(static_cast<int>(r), own->data() + own->size() - static_cast<std::size_t>(model.spec().dim));
+        forward.head().state(static_cast<int>(r),
+                             own->data() + own->size() - static_cast<std::size_t>(model.spec().dim));
       }
     }
     return logits;

@@ -27,13 +27,13 @@ void Pooled::add_to_sum(std::span<const float> x) {
 void Pooled::add(int row, std::int64_t count) {
   if (pooling_ == Pooling::kMean || pooling_ == Pooling::kNone) {
     for (std::int64_t r = 0; r < count; ++r) {
-      forward_.state_of(row + static_cast<int>(r), state_.data());
-      pooling_ == Pooling::kMean ? add_to_sum(state_) : add_to_sum(forward_.rank(state_));
+      forward_.head().state(row + static_cast<int>(r), state_.data());
+      pooling_ == Pooling::kMean ? add_to_sum(state_) : add_to_sum(forward_.head().rank(state_));
     }
   } else if (pooling_ == Pooling::kLast) {
-    forward_.state_of(row + static_cast<int>(count) - 1, state_.data());
+    forward_.head().state(row + static_cast<int>(count) - 1, state_.data());
   } else if (tokens_ == 0) {
-    forward_.state_of(row, state_.data());
+    forward_.head().state(row, state_.data());
   }
   tokens_ += count;
 }
@@ -45,8 +45,8 @@ std::vector<float> Pooled::take() {
     for (std::size_t i = 0; i < sum_.size(); ++i)
       state_[i] = static_cast<float>(sum_[i] / static_cast<double>(tokens_));
   }
-  if (!rank_) return forward_.vector_of(state_);
-  return pooling_ == Pooling::kNone ? std::move(state_) : forward_.rank(state_);
+  if (!rank_) return forward_.head().vector_of(state_);
+  return pooling_ == Pooling::kNone ? std::move(state_) : forward_.head().rank(state_);
 }
 
 Pooling default_pooling(const model::ModelSpec& spec) {

@@ -38,6 +38,7 @@ std::span<const float> OutputHead::logits(std::span<const Input> inputs) const {
 }
 
 void OutputHead::state(int row, float* out) const {
+  KVASIR_CHECK(row >= 0 && row < step_.rows);
   const float* const x = step_.scratch.x + row * step_.spec.dim;
   const Norm& norm = step_.spec.head.norm;
   norm ? apply(norm, x, out, step_.spec.dim) : void(std::copy_n(x, step_.spec.dim, out));
@@ -45,7 +46,7 @@ void OutputHead::state(int row, float* out) const {
 
 void OutputHead::next(int row, float* out) const {
   const Head& head = step_.spec.head;
-  KVASIR_CHECK(head.next);
+  KVASIR_CHECK(head.next && row >= 0 && row < step_.rows);
   cpu::Rows rows = step_.scratch.rows.whole(1);
   step_.multiply(rows, step_.scratch.x + row * step_.spec.dim, head.norm, {{head.next, out}});
 }

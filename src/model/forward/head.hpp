@@ -22,13 +22,13 @@ class OutputHead {
     return multiply(step_.scratch.x + first * step_.spec.dim, count,
                     step_.adapted() ? step_.scales.data() + first : nullptr);
   }
-  // The normed state of a row. (dim)
+  // What the head reads of a row of the step: its state behind the last layer, normed. (dim)
   void state(int row, float* out) const;
-  // Head::next of that. (Head::next.rows)
+  // Head::next of that. (Head::next.rows) REQUIRES: there is one.
   void next(int row, float* out) const;
-  // ModelSpec::rank of such a state: (labels).
+  // What the model's head that ranks, ModelSpec::rank, makes of such a state: (labels). REQUIRES: there is one.
   std::vector<float> rank(std::span<const float> state) const;
-  // ModelSpec::projections of what was pooled: (vector_width).
+  // A text's vector of its states (dim) that were pooled, by ModelSpec::projections: (ModelSpec::vector_width).
   std::vector<float> vector_of(std::vector<float> pooled) const;
 
  private:

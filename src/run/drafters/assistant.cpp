@@ -92,7 +92,7 @@ std::unique_ptr<DraftText> Assistant::begin(const std::string&, bool, const Answ
 
 void Assistant::computed(DraftText& of, const Computed& step) {
   Text& text = static_cast<Text&>(of);
-  step.forward->state_of(step.row + static_cast<int>(step.count) - 1, text.state.data());
+  step.forward->head().state(step.row + static_cast<int>(step.count) - 1, text.state.data());
   text.computed = step.first + step.count;
 }
 
@@ -131,7 +131,7 @@ void Assistant::draft(std::span<Round* const> rounds) {
       Text& text = *static_cast<Text*>(growing_[i]->text);
       text.draw.add(*growing_[i], logits.subspan(i * vocab, vocab), room_);
       if (!text.draw.goes_on(*growing_[i], n + 1)) continue;
-      forward_->next_of(static_cast<int>(i), row(kept) + dim_);
+      forward_->head().next(static_cast<int>(i), row(kept) + dim_);
       growing_[kept++] = growing_[i];
     }
     growing_.resize(kept);

@@ -252,7 +252,7 @@ void Mtp::computed(DraftText& of, const Computed& step) {
     const std::int64_t left = step.count - done;
     if (text.pending + left <= kPending) {
       for (; done < step.count; ++done)
-        step.forward->state_of(step.row + static_cast<int>(done), text.states.data() + text.pending++ * dim_);
+        step.forward->head().state(step.row + static_cast<int>(done), text.states.data() + text.pending++ * dim_);
       return;
     }
     if (text.pending > 0) {
@@ -264,7 +264,7 @@ void Mtp::computed(DraftText& of, const Computed& step) {
     const std::int64_t count = std::min({left, most, known - (step.first + done)});
     if (count < 1) break;
     for (std::int64_t i = 0; i < count; ++i)
-      step.forward->state_of(step.row + static_cast<int>(done + i), chunk_.data() + i * dim_);
+      step.forward->head().state(step.row + static_cast<int>(done + i), chunk_.data() + i * dim_);
     feed(text, step.ids, chunk_.data(), count);
     done += count;
   }
@@ -319,7 +319,7 @@ void Mtp::draft(std::span<Round* const> rounds) {
         text.pending = 0;
       }
       float* const state = own_.data() + static_cast<std::ptrdiff_t>(i) * dim_;
-      forward_->state_of(row, state);
+      forward_->head().state(row, state);
       text.draw.add(*growing_[i], rows.subspan(i * vocab, vocab), room_);
     }
     for (std::size_t i = 0; i < growing_.size(); ++i)
