@@ -511,7 +511,7 @@ def banner(text):
 class Amalgamation:
     def __init__(self, root, codecs):
         self.root = root
-        ABSENT.update(f"KVASIR_{p.stem.upper()}" for p in (root / "src/store/tiers").glob("*.cpp"))
+        ABSENT.update(f"KVASIR_{p.stem.upper().replace('-', '_')}" for p in (root / "src/store/tiers").glob("*.cpp"))
         self.files = {}
         self.codecs = codecs
         self.read_isas()

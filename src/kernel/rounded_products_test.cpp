@@ -166,6 +166,27 @@ TEST(RoundedProducts, AColumnHasTheBitsThatItHasAlone) {
   }
 }
 
+// More panels than are taken at a time, with one left over, and more columns than have sums at a time.
+TEST(RoundedProducts, ManyPanelsAndColumns) {
+  const Quant* quant = find(weights::quants(), "q8_0");
+  const std::int64_t k = 544, rows = 11 * kPanelRows - 3, n = 530;
+  const std::vector<float> values = rounded_noise(rows * k, 12), x = rounded_noise(n * k, 13);
+  const std::vector<std::byte> file = rows_of(*quant, values);
+  std::vector<float> w(values.size());
+  quant->dequantise(file.data(), w.data(), rows * k);
+  on_every_set([&] {
+    const Quant& here = *find(weights::quants(), "q8_0");
+    const std::vector<std::byte> panels = panels_of(*here.rounded, file, rows, k);
+    const std::vector<float> got = product(*here.rounded, panels, rows, k, x);
+    EXPECT_EQ(got, product(*here.rounded, panels, rows, k, x, 1));
+    for (std::int64_t c = 0; c < n; c += c < 500 ? 37 : 1)
+      for (std::int64_t r = 0; r < rows; ++r)
+        ASSERT_EQ(got[static_cast<std::size_t>(c * rows + r)],
+                  in_order(&w[static_cast<std::size_t>(r * k)], &x[static_cast<std::size_t>(c * k)], k))
+            << simd::name(simd::active()) << " column " << c << " row " << r;
+  });
+}
+
 // Numbers at both ends of a float: what is subnormal counts as 0 in operands, products and sums, and the largest sums
 // are infinite; what is no number stays none, in its own column and row alone.
 TEST(RoundedProducts, EndsOfTheRange) {

@@ -10,6 +10,7 @@
 
 #include "simd/emulated_amx_fixture.hpp"
 #include "simd/every_isa.hpp"
+#include "tensor/buffer.hpp"
 
 namespace kvasir::lab {
 namespace {
@@ -43,13 +44,16 @@ TEST(Machine, FiguresArePlausible) {
 // What is large enough is read where it lies, and all of it is only read.
 TEST(Machine, ReadsMemoryThatIsThere) {
   Team team(2);
-  const std::vector<std::byte> memory(std::size_t{9} << 20, std::byte{3});
-  for (const std::span<const std::byte> read : {std::span(memory), std::span(memory).first(1000), {}}) {
+  constexpr std::size_t kBytes = std::size_t{9} << 20;
+  tensor::Buffer buffer(tensor::Tag::kScratch, kBytes);
+  const std::span<std::byte> memory(buffer.data(), kBytes);
+  std::fill(memory.begin(), memory.end(), std::byte{3});
+  for (const std::span<const std::byte> read : {memory, memory.first(1000), memory.first(0)}) {
     const Figure f = measure_reads(team, read);
     expect_ordered(f);
     EXPECT_GT(f.median, 5e8);
   }
-  EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{3}), std::ptrdiff_t{9} << 20);
+  EXPECT_EQ(static_cast<std::size_t>(std::count(memory.begin(), memory.end(), std::byte{3})), kBytes);
 }
 
 // Samples say what a measurement says, as far as a machine that does other work allows: that may hit one of them.

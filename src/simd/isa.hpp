@@ -11,7 +11,7 @@ namespace kvasir::simd {
 
 // In increasing order of preference. Every per-ISA table in the project is indexed by this enum. A set called k...Bf16
 // has the kernels of the one before it, and multiplies F16 and BF16 weights by the bf16 dot product. kAvx512Amx has
-// those of kAvx512Vnni and its bits, and multiplies packed pages by tiles of AMX where many rows ask.
+// those of kAvx512Vnni and its bits, and multiplies pages of rotated codecs by AMX's tiles where many rows ask.
 #define KVASIR_ISA_ENUMERATOR(isa, ...) isa,
 enum class Isa { KVASIR_ISAS(KVASIR_ISA_ENUMERATOR) };
 inline constexpr Isa kIsas[] = {

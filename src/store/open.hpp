@@ -16,7 +16,7 @@ namespace kvasir::store {
 //   rate=200MiB    bytes written per second; without it any
 //   timeout=250ms  of one batch of lookups
 //   check=full     'full' compares the checksum on every read, 'head' lengths and fields only (default of ram)
-// `wrap` puts decorators around the backend. Throws Error(kBadInput), Error(kUnsupported) with the name of the package
+// `wrap` puts something around the backend. Throws Error(kBadInput), Error(kUnsupported) with the name of the package
 // that this build lacks, Error(kIo).
 using Wrap = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
 std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap = {});

@@ -1,7 +1,8 @@
 // A place where records are kept: copy to src/store/tiers/NAME.cpp and rename `skeleton` to NAME.
 // Contract: store/backend.hpp. src/store/tiers_test.cpp tests every entry; one that needs a server reads its address
-// from KVASIR_TEST_<NAME>. One that needs a library says so: a line "// Library: NAME (HEADER), Debian package PACKAGE."
-// defines KVASIR_<NAME> where it is found, and src/store/NAME/*.cpp are built then.
+// from KVASIR_TEST_<NAME>. One that needs a library says so: where the one of a line
+// "// Library: LIBRARY (HEADER), Debian package PACKAGE." is found, KVASIR_<NAME> is defined here, and src/store/NAME/*.cpp
+// are built.
 #include <algorithm>
 #include <memory>
 
