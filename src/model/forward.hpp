@@ -39,6 +39,8 @@ class Forward {
 
   int max_tokens() const { return step_.max_tokens; }
   int max_logits() const { return max_logits_; }
+  // Whether steps of many rows are computed in tiles of rows, each by one thread. Results do not depend on it.
+  bool in_tiles() const { return step_.tiles; }
 
   // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
   // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Throws Error(kIo) when
