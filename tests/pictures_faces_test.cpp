@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -294,10 +295,11 @@ TEST_P(PictureFaces, SwappedPicturesAreNeverTakenForEachOther) {
 // A document that stands behind another text brings its picture with it: nothing is encoded again.
 TEST_P(PictureFaces, DocumentsThatMovedBringTheirPictures) {
   PictureServer server(options());
-  const auto prose = [](int seed, std::size_t n) {
+  // Text that does not repeat itself: else its pieces are found at other places of the same text.
+  const auto prose = [](std::uint32_t seed, std::size_t n) {
     std::string text;
-    for (std::size_t i = 0; i < n; ++i)
-      text += static_cast<char>('b' + (i * i + 31 * i * static_cast<std::size_t>(seed)) % 23);
+    std::minstd_rand random(seed);
+    for (std::size_t i = 0; i < n; ++i) text += static_cast<char>('b' + random() % 23);
     return text;
   };
   const auto ask = [&](const std::string& front, const char* file, const Json& more) {
@@ -311,7 +313,7 @@ TEST_P(PictureFaces, DocumentsThatMovedBringTheirPictures) {
   const Json& receipt = moved["kvasir"];
   EXPECT_TRUE(receipt["blend"]["refused"].is_null()) << receipt["blend"];
   EXPECT_GT(receipt["blend"]["relocated_tokens"], 400) << receipt["blend"];
-  EXPECT_EQ(receipt["rows"]["reused"], receipt["rows"]["count"]);
+  EXPECT_EQ(receipt["rows"]["reused"], receipt["rows"]["count"]) << moved["kvasir"];
   EXPECT_EQ(server.stats().encoded, 1);
   // Another picture of the same size does not move: what stands around it does.
   const Json other = ask("Three, the longest of all of them.", "97x53.png", blends);

@@ -63,10 +63,10 @@ struct Machine {
 // 64 MiB. REQUIRES: nobody else uses the team.
 Machine measure_machine(Team& team, const MeasureOptions& options = {});
 
-// Bytes per second with which the team reads memory that is there and was read before, the weights of a model: 3 runs of
-// each way over 256 MiB of it at most, as Machine::read_bytes, without memory of its own. What is smaller than 2 MiB a
-// thread says little, so a buffer of 256 MiB is read in its place. Throws Error(kMemory) as measure_machine. REQUIRES: as
-// there; memory aligned to 64 bytes.
+// Bytes per second with which the team reads memory that is there and was read before, the weights of a model: 3 runs
+// of each way over 256 MiB of it at most, as Machine::read_bytes, without memory of its own. What is smaller than 2 MiB
+// a thread says little, so a buffer of 256 MiB is read in its place. Throws Error(kMemory) as measure_machine.
+// REQUIRES: as there; memory aligned to 64 bytes.
 Figure measure_reads(Team& team, std::span<const std::byte> memory);
 
 // One measurement of each of Machine's rates.

@@ -1,8 +1,8 @@
 // A place where records are kept: copy to src/store/tiers/NAME.cpp and rename `skeleton` to NAME.
 // Contract: store/backend.hpp. src/store/tiers_test.cpp tests every entry; one that needs a server reads its address
 // from KVASIR_TEST_<NAME>. One that needs a library says so: where the one of a line
-// "// Library: LIBRARY (HEADER), Debian package PACKAGE." is found, KVASIR_<NAME> is defined here, and src/store/NAME/*.cpp
-// are built.
+// "// Library: LIBRARY (HEADER), Debian package PACKAGE." is found, KVASIR_<NAME> is defined here, and
+// src/store/NAME/*.cpp are built.
 #include <algorithm>
 #include <memory>
 
