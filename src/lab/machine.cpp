@@ -261,10 +261,10 @@ Machine measure_machine(Team& team, const MeasureOptions& options) {
 }
 
 Figure measure_reads(Team& team, std::span<const std::byte> memory) {
-  constexpr std::uint64_t kMost = 256 * kMiB;  // of larger models a part says it, too
-  const bool enough = memory.size() >= static_cast<std::size_t>(team.size()) * Memory::kUnit;
-  Memory measured = enough ? Memory(team, memory.first(std::min<std::size_t>(memory.size(), kMost)))
-                           : Memory(team, buffer_size(describe_host(), kMost));
+  const std::uint64_t least = static_cast<std::uint64_t>(team.size()) * Memory::kUnit;
+  const std::uint64_t most = std::max(256 * kMiB, least);  // of larger models a part says it, too
+  Memory measured = memory.size() >= least ? Memory(team, memory.first(std::min<std::size_t>(memory.size(), most)))
+                                           : Memory(team, buffer_size(describe_host(), most));
   for (int i = 0; i < 3; ++i) measured.rate();
   return measured.figure();
 }

@@ -64,9 +64,9 @@ struct Machine {
 Machine measure_machine(Team& team, const MeasureOptions& options = {});
 
 // Bytes per second with which the team reads memory that is there and was read before, the weights of a model: 3 runs
-// of each way over 256 MiB of it at most, as Machine::read_bytes, without memory of its own. What is smaller than 2 MiB
-// a thread says little, so a buffer of 256 MiB is read in its place. Throws Error(kMemory) as measure_machine.
-// REQUIRES: as there; memory aligned to 64 bytes.
+// of each way over 256 MiB of it at most (2 MiB a thread, if that is more), as Machine::read_bytes, without memory of
+// its own. What is smaller than 2 MiB a thread says little, so a buffer is read in its place. Throws Error(kMemory) as
+// measure_machine. REQUIRES: as there; memory aligned to 64 bytes.
 Figure measure_reads(Team& team, std::span<const std::byte> memory);
 
 // One measurement of each of Machine's rates.

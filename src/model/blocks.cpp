@@ -243,6 +243,14 @@ LayerSpec layer_normed_before(const Names& n, const Mixer& mixer, const Feed& fe
           .feed = feed};
 }
 
+LayerSpec layer_normed_beside(const Names& n, const Mixer& mixer, const Feed& feed, Bias bias) {
+  return {.norm = n.layer_norm("attn_norm", bias),
+          .mixer = mixer,
+          .feed_norm = n.layer_norm("attn_norm", bias),
+          .feed = feed,
+          .parallel = true};
+}
+
 LayerSpec norms_of_sums(const Names& n, const Mixer& mixer, const Feed& feed) {
   return {.mixer = mixer,
           .post_mixer = n.layer_norm("attn_output_norm"),

@@ -110,6 +110,8 @@ LayerSpec normed_around(const Names& n, const Mixer& mixer, const Feed& feed);
 // layer_output_norm), as BERT has them.
 LayerSpec layer_normed_before(const Names& n, const Mixer& mixer, const Feed& feed, Bias bias = Bias::kRequired);
 LayerSpec norms_of_sums(const Names& n, const Mixer& mixer, const Feed& feed);
+// Layers whose attention and feed forward stand side by side on one layer norm, attn_norm.
+LayerSpec layer_normed_beside(const Names& n, const Mixer& mixer, const Feed& feed, Bias bias = Bias::kRequired);
 // embedding_scale, and logit_scale, by which logits are divided.
 void scale_as_granite(const Hparams& h, ModelSpec& m);
 // The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.

@@ -11,11 +11,7 @@ static ModelSpec describe(const Hparams& h) {
         Attention a = attention(n);
         a.window = h.window(n.layer(), 4);
         a.rope = a.window > 0 ? 0 : -1;
-        return LayerSpec{.norm = n.layer_norm("attn_norm", Bias::kNone),
-                         .mixer = a,
-                         .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
-                         .feed = gated(n, Activation::kSilu),
-                         .parallel = true};
+        return layer_normed_beside(n, a, gated(n, Activation::kSilu), Bias::kNone);
       });
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   return m;

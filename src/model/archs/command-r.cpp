@@ -9,11 +9,7 @@ static ModelSpec describe(const Hparams& h) {
       layered(h, Names(h).layer_norm("output_norm", Bias::kNone), kernel::RopePairs::kAdjacent, [&](const Names& n) {
         Attention a = attention(n);
         layer_norm_heads(n, a);
-        return LayerSpec{.norm = n.layer_norm("attn_norm", Bias::kNone),
-                         .mixer = a,
-                         .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
-                         .feed = gated(n, Activation::kSilu),
-                         .parallel = true};
+        return layer_normed_beside(n, a, gated(n, Activation::kSilu), Bias::kNone);
       });
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   return m;

@@ -7,11 +7,7 @@ namespace kvasir::model::archs_gptj {
 
 static ModelSpec describe(const Hparams& h) {
   return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kAdjacent, [&](const Names& n) {
-    return LayerSpec{.norm = n.layer_norm("attn_norm"),
-                     .mixer = attention(n),
-                     .feed_norm = n.layer_norm("attn_norm"),
-                     .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
-                     .parallel = true};
+    return layer_normed_beside(n, attention(n), plain(n, Activation::kGeluTanh, Bias::kRequired));
   });
 }
 

@@ -6,11 +6,8 @@ namespace kvasir::model::archs_phi2 {
 
 static ModelSpec describe(const Hparams& h) {
   return layered(h, Names(h).layer_norm("output_norm"), kernel::RopePairs::kSplitHalf, [&](const Names& n) {
-    return LayerSpec{.norm = n.layer_norm("attn_norm"),
-                     .mixer = attention(n, Bias::kRequired, Bias::kRequired),
-                     .feed_norm = n.layer_norm("attn_norm"),
-                     .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0)),
-                     .parallel = true};
+    return layer_normed_beside(n, attention(n, Bias::kRequired, Bias::kRequired),
+                               plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0)));
   });
 }
 

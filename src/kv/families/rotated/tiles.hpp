@@ -6,13 +6,45 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kv/families/packed/tiles.hpp"
+#include "kernel/tiles.hpp"
+#include "kv/codec.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/layout.hpp"
 #include "kv/families/rotated/codec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
 #if defined(KVASIR_MAY_HAVE_TILES)
+
+inline constexpr int kFewestTileRows = kernel::kTileRows / 2;  // with fewer rows most of a tile would be empty
+inline constexpr int kMostTileDepth = 1024;
+inline constexpr int kTilePanelBytes = kPageTokens * 128;  // of unpacked panels; half of a first-level cache
+static_assert(kTilePanelBytes >= kMostTileDepth * kPackedLanes);
+
+// Null where tiles are not in use, or do not pay for so few rows.
+KVASIR_INLINE const kernel::TileKernels* tiles_for(int rows) {
+  return rows >= kFewestTileRows ? kernel::tiles_in_use() : nullptr;
+}
+
+// Tiles in use as long as this lives.
+struct TileUse {
+  explicit TileUse(const kernel::TileKernels& k) : kernels(k) { kernels.start(); }
+  ~TileUse() { kernels.stop(); }
+  TileUse(const TileUse&) = delete;
+  TileUse& operator=(const TileUse&) = delete;
+  const kernel::TileKernels& kernels;
+};
+
+// x and what it is multiplied by. Of x only rows that are wanted mean something, of panels only what x has no zeros
+// for.
+struct TileWork {
+  alignas(64) std::int8_t x[kernel::kTileRows * kMostTileDepth];
+  alignas(64) std::byte panels[kTilePanelBytes];
+  alignas(64) std::int32_t sums[kernel::kTileRows * kPageTokens];
+};
+
+inline int tile_depth(int depth) { return (depth + kernel::kTileDepth - 1) / kernel::kTileDepth * kernel::kTileDepth; }
 
 template <int B>
 struct RotatedTiles {
@@ -30,12 +62,23 @@ struct RotatedTiles {
       for (int r = 0; r < kRows; ++r) std::memset(work.x + r * depth + d, 0, static_cast<std::size_t>(depth - d));
   }
 
-  // The sums of panels [first, last) with values of `depth` rows, of which x wants [begin, end).
+  // Panels [first, last) of `depth` rows, of which work.x, (kTileRows, tile_depth(depth)), wants [begin, end); there
+  // may be more than fit. done(panel, n, sums): those of n panels from there on, side by side in rows that are
+  // kPageTokens apart.
   template <class Done>
   KVASIR_INLINE void each_panel(const TileUse& tiles, const std::byte* codes, int first, int last, int depth, int begin,
                                 int end, const Levels& levels, TileWork& work, Done&& done) {
-    each_tile_panel<B>(tiles, codes, packed_panel_bytes(B, depth), first, last, depth, begin, end, levels.map, work.x,
-                       work, done);
+    const std::size_t panel_bytes = packed_panel_bytes(B, depth);
+    const int pitch = tile_depth(depth);
+    const int at_once = std::min(kTilePanelBytes / (pitch * kPackedLanes), kPageTokens / kPackedLanes);
+    for (int p = first; p < last; p += at_once) {
+      const int n = std::min(at_once, last - p);
+      for (int i = 0; i < n; ++i)
+        unpack_panel<B>(codes + static_cast<std::size_t>(p + i) * panel_bytes, begin, end, levels.map,
+                        work.panels + static_cast<std::ptrdiff_t>(i) * pitch * kPackedLanes);
+      tiles.kernels.multiply({work.x, work.panels, n, pitch, work.sums, kPageTokens});
+      done(p, n, work.sums);
+    }
   }
 
   static void dots(const kernel::TileKernels& kernels, int d, const PageRef* pages, int count, const float* q, int g,
@@ -62,11 +105,13 @@ struct RotatedTiles {
         each_panel(
             tiles, page.codes, first, last, d, 0, d, levels,
             work, [&](int panel, int panels, const std::int32_t* sums) __attribute__((always_inline)) {
+              alignas(64) float scales[kPageTokens];
+              for (int j = 0; j < panels; ++j) store(scales + j * kLanes, load_f16(page.scales + (panel + j) * kLanes));
               for (int i = 0; i < n; ++i)
                 for (int j = 0; j < panels; ++j)
-                  store(to + static_cast<std::ptrdiff_t>(i) * stride + (panel + j) * kLanes,
-                        ends.score(i, load_f16(page.scales + (panel + j) * kLanes),
-                                   to_f32(load_i32(sums + i * kPageTokens + j * kLanes))));
+                  store(
+                      to + static_cast<std::ptrdiff_t>(i) * stride + (panel + j) * kLanes,
+                      ends.score(i, load(scales + j * kLanes), to_f32(load_i32(sums + i * kPageTokens + j * kLanes))));
             });
       }
     }
@@ -106,12 +151,15 @@ struct RotatedTiles {
         each_panel(
             tiles, page.codes, 0, d / kLanes, kPageTokens, first, last, levels,
             work, [&](int panel, int panels, const std::int32_t* sums) __attribute__((always_inline)) {
+              alignas(64) float means[kPageTokens];
+              for (int j = 0; j < panels; ++j)
+                store(means + j * kLanes, decode_mean(page.means + (panel + j) * kLanes));
               for (int i = 0; i < n; ++i) {
                 const auto end = Products::SumEnd::of(levels, rows[i], mass[i]);
                 for (int j = 0; j < panels; ++j)
                   store(to + static_cast<std::ptrdiff_t>(i) * pitch + (panel + j) * kLanes,
                         Products::SumEnd::value(end, to_f32(load_i32(sums + i * kPageTokens + j * kLanes)),
-                                                decode_mean(page.means + (panel + j) * kLanes)));
+                                                load(means + j * kLanes)));
               }
             });
       }
